@@ -1,0 +1,261 @@
+"""Every table. Migrations in ``migrations/versions`` build the same schema; a test compares the two.
+
+Each key begins with the run, so that the schema can be distributed by run. Ingest locks ``run`` rows, evaluation locks ``evaluation`` rows:
+neither waits for the other.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    REAL,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_now = text("now()")
+
+
+def _time(name: str, *, nullable: bool = False, default: bool = False) -> Column:
+    return Column(name, DateTime(timezone=True), nullable=nullable, server_default=_now if default else None)
+
+
+def _run_key() -> Column:
+    return Column("run_id", Integer, ForeignKey("run.id", ondelete="CASCADE"), nullable=False)
+
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("uid", Text, nullable=False, unique=True),
+    Column("project", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("algorithm", Text),
+    Column("signal", Text, nullable=False, server_default="reward"),
+    Column("task_reward", Text),
+    Column("aux_rewards", ARRAY(Text), nullable=False, server_default="{}"),
+    Column("config", JSONB, nullable=False, server_default="{}"),
+    Column("environment", JSONB, nullable=False, server_default="{}"),
+    Column("tags", ARRAY(Text), nullable=False, server_default="{}"),
+    Column("accepts", ARRAY(Text), nullable=False, server_default="{}"),
+    Column("label", Text),
+    Column("state", Text, nullable=False, server_default="running"),
+    Column("end_reason", Text),
+    _time("created_at", default=True),
+    _time("last_seen_at", default=True),
+    _time("finished_at", nullable=True),
+    Column("last_step", BigInteger),
+    Column("next_seq", BigInteger, nullable=False, server_default="1"),
+    Column("dropped", JSONB, nullable=False, server_default="{}"),
+    Index(None, "project", "created_at"),
+    Index(None, "last_seen_at"),
+)
+"""``next_seq`` is the sequence that the run's next accepted row or event takes; it counts per run and never skips."""
+
+segment = Table(
+    "segment",
+    metadata,
+    _run_key(),
+    Column("segment", SmallInteger, nullable=False),
+    Column("attempt", Text, nullable=False),
+    _time("started_at", default=True),
+    Column("first_step", BigInteger),
+    PrimaryKeyConstraint("run_id", "segment"),
+    UniqueConstraint("run_id", "attempt"),
+)
+"""One attempt (process) of a run. For each step the highest segment that holds it is the effective one."""
+
+metric_set = Table(
+    "metric_set",
+    metadata,
+    Column("id", Integer, Identity(), primary_key=True),
+    Column("sha", LargeBinary, nullable=False, unique=True),
+    Column("names", ARRAY(Text), nullable=False),
+)
+"""An ordered set of metric names that rows share; ``sha`` is the SHA-256 of the names joined by newlines."""
+
+point = Table(
+    "point",
+    metadata,
+    _run_key(),
+    Column("segment", SmallInteger, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("set_id", Integer, ForeignKey("metric_set.id"), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    _time("at"),
+    Column("vals", ARRAY(Float(53)), nullable=False),
+    PrimaryKeyConstraint("run_id", "segment", "step", "set_id"),
+    UniqueConstraint("run_id", "seq"),
+)
+"""One accepted row: values in the order of its metric set; NULL is absent, NaN and infinity are values."""
+
+rollup = Table(
+    "rollup",
+    metadata,
+    _run_key(),
+    Column("set_id", Integer, ForeignKey("metric_set.id"), nullable=False),
+    Column("segment", SmallInteger, nullable=False),
+    Column("level", SmallInteger, nullable=False),
+    Column("bucket", BigInteger, nullable=False),
+    Column("n", ARRAY(Integer), nullable=False),
+    Column("bad", ARRAY(Integer), nullable=False),
+    Column("mn", ARRAY(REAL), nullable=False),
+    Column("mx", ARRAY(REAL), nullable=False),
+    Column("mean", ARRAY(Float(53)), nullable=False),
+    PrimaryKeyConstraint("run_id", "set_id", "segment", "level", "bucket"),
+)
+"""Per bucket of ``8**level`` steps: how many finite and non-finite values, and the finite ones' minimum, maximum and mean."""
+
+hist = Table(
+    "hist",
+    metadata,
+    _run_key(),
+    Column("segment", SmallInteger, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("level", SmallInteger, nullable=False, server_default="0"),
+    Column("bucket", BigInteger, nullable=False),
+    Column("counts", ARRAY(BigInteger), nullable=False),
+    PrimaryKeyConstraint("run_id", "metric", "segment", "level", "bucket"),
+)
+"""Histogram counts over the fixed bins of the catalogue; level 0 buckets are steps, level k buckets sum ``8**k`` steps."""
+
+rollout = Table(
+    "rollout",
+    metadata,
+    _run_key(),
+    Column("segment", SmallInteger, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("pick", Text, nullable=False),
+    Column("group_key", Text),
+    Column("truncated", Boolean, nullable=False, server_default=text("false")),
+    Column("advantage", Float(53)),
+    Column("rewards", JSONB, nullable=False, server_default="{}"),
+    Column("turns", JSONB, nullable=False),
+    Column("shortened", Integer, nullable=False, server_default="0"),
+    PrimaryKeyConstraint("run_id", "segment", "step", "ordinal"),
+)
+"""A decoded sample; ``shortened`` counts the characters that the size cap removed."""
+
+event = Table(
+    "event",
+    metadata,
+    _run_key(),
+    Column("seq", BigInteger, nullable=False),
+    Column("segment", SmallInteger, nullable=False),
+    Column("step", BigInteger),
+    _time("at"),
+    Column("kind", Text, nullable=False),
+    Column("detail", JSONB, nullable=False, server_default="{}"),
+    PrimaryKeyConstraint("run_id", "seq"),
+)
+
+evaluation = Table(
+    "evaluation",
+    metadata,
+    Column("run_id", Integer, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", BigInteger, nullable=False, server_default="0"),
+    Column("rows", BigInteger, nullable=False, server_default="0"),
+    Column("state", JSONB, nullable=False, server_default="{}"),
+    Column("severity", Text, nullable=False, server_default="unknown"),
+    Column("verdict", JSONB, nullable=False, server_default="{}"),
+    _time("updated_at", default=True),
+)
+"""How far a run has been judged: ``seq`` is the cursor, ``state`` the folded detectors and the alert book, ``verdict`` what a page shows."""
+
+alert = Table(
+    "alert",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _run_key(),
+    Column("detector", Text, nullable=False),
+    Column("organ", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("opened_step", BigInteger, nullable=False),
+    _time("opened_at"),
+    Column("last_step", BigInteger, nullable=False),
+    Column("resolved_step", BigInteger),
+    _time("resolved_at", nullable=True),
+    Column("finding", JSONB, nullable=False),
+    Index(None, "run_id", "state"),
+    Index(None, "opened_at"),
+)
+"""One episode of one detector on one run, from its opening to its resolution."""
+
+transition = Table(
+    "transition",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("uid", Uuid, nullable=False, unique=True),
+    Column("alert_id", BigInteger, ForeignKey("alert.id", ondelete="CASCADE"), nullable=False),
+    _run_key(),
+    Column("seq", BigInteger, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("from_state", Text, nullable=False),
+    Column("to_state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("finding", JSONB, nullable=False),
+    _time("at", default=True),
+    Index(None, "alert_id"),
+    Index(None, "run_id", "id"),
+)
+"""Every change of an alert, with its reason: the outbox. ``uid`` is what receivers deduplicate by."""
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("transition_id", BigInteger, ForeignKey("transition.id", ondelete="CASCADE"), nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("state", Text, nullable=False, server_default="pending"),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    _time("due_at", default=True),
+    _time("leased_until", nullable=True),
+    _time("sent_at", nullable=True),
+    Column("last_error", Text),
+    UniqueConstraint("transition_id", "channel"),
+    Index(None, "state", "due_at"),
+)
+
+delivery_attempt = Table(
+    "delivery_attempt",
+    metadata,
+    Column("delivery_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    _time("at", default=True),
+    Column("outcome", Text, nullable=False),
+    Column("status", Integer),
+    Column("latency_ms", Float(53)),
+    Column("error", Text),
+    PrimaryKeyConstraint("delivery_id", "attempt"),
+    ForeignKeyConstraint(["delivery_id"], ["delivery.id"], ondelete="CASCADE"),
+)
