@@ -1,15 +1,19 @@
 """What a detector is: a pure fold over the rows of one run.
 
-``observe(state, row, context)`` returns the next state and at most one finding. States are plain JSON values (non-finite floats spelled as in
-``monitor.wire``), so they survive storage; cutting a stream into batches changes nothing; NaN and missing inputs never raise. A detector
-reports that its condition holds on this row and forgets nothing by itself: cool-down, memory and grouping belong to ``monitor.alerts``.
+``judge(view, memory)`` sees the bounded history of the run up to and including this row (:class:`monitor.detect.view.View`) and its own
+memory, and returns its next memory and at most one finding. History and memories are plain JSON values, so they survive storage; cutting a
+stream into batches changes nothing; NaN and missing inputs never raise. A detector reports that its condition holds on this row and forgets
+nothing by itself: cool-down, escalation memory and grouping belong to ``monitor.alerts``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from monitor.detect.view import View
 
 SEVERITIES = ("information", "watch", "warning", "critical")
 """In rising order. Warnings and above are alarms; information and watch are shown and never sent unless asked for."""
@@ -68,3 +72,46 @@ class Finding:
     since_step: int | None = None
     refutation: str = ""
     moved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One threshold of a detector, overridden by ``limits`` of the context. ``unit`` is ``-`` for pure numbers."""
+
+    name: str
+    default: float
+    unit: str
+    meaning: str
+
+
+Judge = Callable[["View", State], tuple[State, Finding | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """One way in which a run goes wrong, and how to tell.
+
+    ``needs`` lists what must have been logged: each entry is a choice of metric names, any of which will do (``task`` and ``aux`` stand for
+    the series that the context names). ``rule`` is one paragraph for people, ``formula`` the exact test, ``source`` where it comes from and
+    ``remedy`` what to try first.
+    """
+
+    id: str
+    organ: str
+    title: str
+    needs: tuple[tuple[str, ...], ...]
+    rule: str
+    formula: str
+    source: str
+    remedy: str
+    judge: Judge
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OrganView:
+    """How one part of a run looks without any alarm: ``state`` is ``healthy``, ``solved`` or ``cannot judge``."""
+
+    state: str
+    sentence: str
+    reasons: tuple[str, ...] = ()
