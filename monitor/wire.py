@@ -98,7 +98,10 @@ class Event:
 
 @dataclass(slots=True)
 class Batch:
-    """``POST /api/v1/runs/{run}/batches``. ``seq`` counts the attempt's batches from 1; ``dropped`` counts what the client had to shed."""
+    """``POST /api/v1/runs/{run}/batches``. ``seq`` counts the attempt's batches from 1.
+
+    ``dropped`` counts by kind what the client had to shed since the attempt began (cumulative, so that a re-send adds nothing).
+    """
 
     attempt: str
     seq: int

@@ -6,6 +6,8 @@ neither waits for the other.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     ARRAY,
     REAL,
@@ -43,11 +45,11 @@ metadata = MetaData(
 _now = text("now()")
 
 
-def _time(name: str, *, nullable: bool = False, default: bool = False) -> Column:
+def _time(name: str, *, nullable: bool = False, default: bool = False) -> Column[Any]:
     return Column(name, DateTime(timezone=True), nullable=nullable, server_default=_now if default else None)
 
 
-def _run_key() -> Column:
+def _run_key() -> Column[Any]:
     return Column("run_id", Integer, ForeignKey("run.id", ondelete="CASCADE"), nullable=False)
 
 
@@ -88,10 +90,12 @@ segment = Table(
     Column("attempt", Text, nullable=False),
     _time("started_at", default=True),
     Column("first_step", BigInteger),
+    Column("dropped", JSONB, nullable=False, server_default="{}"),
     PrimaryKeyConstraint("run_id", "segment"),
     UniqueConstraint("run_id", "attempt"),
 )
-"""One attempt (process) of a run. For each step the highest segment that holds it is the effective one."""
+"""One attempt (process) of a run. For each step the highest segment that holds it is the effective one. ``dropped`` is what its client last
+reported as shed since the attempt began; ``run.dropped`` is their sum."""
 
 metric_set = Table(
     "metric_set",
@@ -176,7 +180,20 @@ event = Table(
     Column("kind", Text, nullable=False),
     Column("detail", JSONB, nullable=False, server_default="{}"),
     PrimaryKeyConstraint("run_id", "seq"),
+    Index(None, "run_id", "at"),
 )
+
+request = Table(
+    "request",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _run_key(),
+    Column("kind", Text, nullable=False),
+    _time("at", default=True),
+    _time("done_at", nullable=True),
+    Index(None, "run_id", "done_at"),
+)
+"""What a person asked of a run (``monitor.wire.REQUESTS``); open until the run reports it done."""
 
 evaluation = Table(
     "evaluation",

@@ -1,0 +1,1 @@
+"""Alembic's revisions, in order. ``vitals migrate`` applies them."""

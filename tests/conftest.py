@@ -1,0 +1,110 @@
+"""A real PostgreSQL for every test that asks for one: a server per session, and a fresh copy of a migrated database per test.
+
+``VITALS_TEST_DATABASE_URL`` runs the same tests in an existing server, whose user must be allowed to create databases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def roomy_tmp() -> Iterator[Path]:
+    """An empty folder that any user can enter (pytest's own cannot be, and PostgreSQL does not run as root) with a short path."""
+    folder = Path(tempfile.mkdtemp(prefix="vitals-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a server's maintenance database."""
+    if existing := os.environ.get("VITALS_TEST_DATABASE_URL"):
+        yield existing
+        return
+    from monitor.store import embedded
+
+    folder = Path(tempfile.mkdtemp(prefix="vitals-"))
+    folder.chmod(0o755)
+    server = embedded.start(folder, durable=False, options={"max_connections": "200"})
+    yield server.cluster.database_url("postgres")
+    server.stop()
+    shutil.rmtree(folder)
+
+
+async def _administer(url: str, statement: str) -> None:
+    from sqlalchemy import text
+
+    from monitor.store import database
+
+    async with database.opened(url) as engine, engine.connect() as connection:
+        await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(statement))
+
+
+def _with_database(url: str, name: str) -> str:
+    from monitor.store import database
+
+    return database.read_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres: str) -> Iterator[str]:
+    """The name of a migrated database."""
+    from monitor.store import database
+
+    name = f"vitals_template_{os.getpid()}"
+    asyncio.run(_administer(postgres, f"CREATE DATABASE {name}"))
+    asyncio.run(database.migrate(_with_database(postgres, name)))
+    yield name
+    asyncio.run(_administer(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def empty_database_url(postgres: str) -> Iterator[str]:
+    """A database without a table."""
+    name = f"vitals_empty_{os.getpid()}_{next(_numbers)}"
+    asyncio.run(_administer(postgres, f"CREATE DATABASE {name}"))
+    yield _with_database(postgres, name)
+    asyncio.run(_administer(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def database_url(postgres: str, template_database: str) -> Iterator[str]:
+    """A migrated, empty database of the test's own."""
+    name = f"vitals_test_{os.getpid()}_{next(_numbers)}"
+    asyncio.run(_administer(postgres, f"CREATE DATABASE {name} TEMPLATE {template_database}"))
+    yield _with_database(postgres, name)
+    asyncio.run(_administer(postgres, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[object]:
+    """A pooled engine on the test's database."""
+    from monitor.store import database
+
+    engine = database.create_engine(database_url, pool_size=4)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+async def connection(engine: object) -> AsyncIterator[object]:
+    """One connection in a transaction, committed at the end."""
+    async with engine.begin() as connection:  # type: ignore[attr-defined]
+        yield connection
