@@ -106,13 +106,15 @@ class Book:
 class Transition:
     """One change of an alert: ``from_state`` and ``to_state`` are ``ok``, a severity or ``resolved``; ``reason`` is a key of :data:`REASONS`.
 
-    ``uid`` is what receivers deduplicate by, ``alert`` the episode's uid. ``finding`` is what raised it or, for a closing, what it was about.
+    ``uid`` is what receivers deduplicate by, ``alert`` the episode's uid, ``severity`` the highest it reached so far. ``finding`` is what raised
+    it or, for a closing, what it was about.
     """
 
     uid: str
     alert: str
     detector: str
     organ: str
+    severity: str
     from_state: str
     to_state: str
     reason: str
@@ -207,6 +209,7 @@ def _transition(before: Episode | None, after: Episode, reason: str, row: Row) -
         alert=after.uid,
         detector=after.finding.detector,
         organ=organ_of(after.finding),
+        severity=after.severity,
         from_state="ok" if before is None or reason == "opened" else before.state,
         to_state=after.state,
         reason=reason,

@@ -204,14 +204,22 @@ evaluation = Table(
     Column("state", JSONB, nullable=False, server_default="{}"),
     Column("severity", Text, nullable=False, server_default="unknown"),
     Column("verdict", JSONB, nullable=False, server_default="{}"),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("seconds", Float(53), nullable=False, server_default="0"),
+    _time("retry_at", nullable=True),
     _time("updated_at", default=True),
 )
-"""How far a run has been judged: ``seq`` is the cursor, ``state`` the folded detectors and the alert book, ``verdict`` what a page shows."""
+"""How far a run has been judged: ``seq`` is the cursor, ``state`` the folded detectors and the alert book, ``verdict`` what a page shows.
+
+``severity`` is the verdict's state (``monitor.alerts.verdict.STATES``, or ``unknown`` before the first row) and ``seconds`` the time that
+judging took so far. After ``failures`` in a row the run is left alone until ``retry_at``.
+"""
 
 alert = Table(
     "alert",
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
+    Column("uid", Uuid, nullable=False, unique=True),
     _run_key(),
     Column("detector", Text, nullable=False),
     Column("organ", Text, nullable=False),
@@ -226,7 +234,10 @@ alert = Table(
     Index(None, "run_id", "state"),
     Index(None, "opened_at"),
 )
-"""One episode of one detector on one run, from its opening to its resolution."""
+"""One episode of one detector on one run, from its opening to its resolution.
+
+``state`` is ``open`` or ``resolved``; ``severity`` is the present one while it is open, then the highest it reached.
+"""
 
 transition = Table(
     "transition",
@@ -262,6 +273,7 @@ delivery = Table(
     UniqueConstraint("transition_id", "channel"),
     Index(None, "state", "due_at"),
 )
+"""One transition for one channel. ``state`` is ``pending``, ``sent`` or ``refused`` (the receiver will never take this message)."""
 
 delivery_attempt = Table(
     "delivery_attempt",
@@ -276,3 +288,19 @@ delivery_attempt = Table(
     PrimaryKeyConstraint("delivery_id", "attempt"),
     ForeignKeyConstraint(["delivery_id"], ["delivery.id"], ondelete="CASCADE"),
 )
+"""One attempt: ``outcome`` is ``sending``, ``delivered``, ``failed`` or ``refused``; one that stays ``sending`` died with its worker."""
+
+channel = Table(
+    "channel",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False, server_default="ok"),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    _time("rest_until", nullable=True),
+    _time("probe_until", nullable=True),
+    _time("last_ok_at", nullable=True),
+    _time("last_error_at", nullable=True),
+    Column("last_error", Text),
+)
+"""The health of a receiver, shared by all workers. ``state`` is ``ok``, ``resting`` (after ``failures`` in a row) or ``disabled`` (the receiver
+says that its address or our secret is wrong); nothing is sent before ``rest_until`` nor, to a failing one, while a probe is out."""

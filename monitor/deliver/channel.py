@@ -1,0 +1,56 @@
+"""What a channel is: it carries one message to people, and says what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from monitor.deliver.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The receiver took the message. ``status`` is its HTTP status, None where there is none; ``latency_ms`` how long it took."""
+
+    status: int | None
+    latency_ms: float
+
+
+class TransportError(Exception):
+    """The receiver did not take the message. The text is one sentence without any secret.
+
+    ``permanent`` says that trying again is of no use until somebody changes the receiver or its address; ``retry_after`` is how many
+    seconds the receiver asked for; ``status`` its HTTP status, None where it gave none.
+    """
+
+    def __init__(self, sentence: str, *, permanent: bool = False, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(sentence)
+        self.permanent = permanent
+        self.status = status
+        self.retry_after = retry_after
+
+
+class MessageRefused(TransportError):
+    """The receiver is well but will never take this one message."""
+
+    def __init__(self, sentence: str, status: int | None = None) -> None:
+        super().__init__(sentence, permanent=True, status=status)
+
+
+class ChannelError(ValueError):
+    """A channel is wrongly set up; the text is one sentence that names the setting."""
+
+
+class Channel(Protocol):
+    """``name`` identifies the channel in routes, logs and the delivery table; it holds no secret."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def send(self, message: Message) -> Receipt:
+        """Delivers ``message`` or raises :class:`TransportError`; ``message.uid`` lets the receiver drop a repetition."""
+        ...
+
+    async def close(self) -> None:
+        """Gives back connections."""
+        ...

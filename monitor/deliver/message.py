@@ -1,0 +1,113 @@
+"""What people read about one change of an alert, before any channel gives it a form. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from monitor import metrics
+from monitor.detect.contract import Finding
+
+MAX_EXCERPT = 1200
+"""Characters of a rollout that travel with a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A decoded rollout that shows what the alert is about; ``pick`` says why it was kept (best, worst, random)."""
+
+    step: int
+    pick: str
+    text: str
+    rewards: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One change of one alert on one run.
+
+    ``uid`` is the transition's and the receiver's key for deduplication; ``alert`` the episode's, which groups the messages of one story.
+    ``verdict`` is the run's sentence at that time, ``link`` the run's page at the step.
+    """
+
+    uid: str
+    alert: str
+    run: str
+    run_name: str
+    project: str
+    detector: str
+    organ: str
+    from_state: str
+    to_state: str
+    reason: str
+    step: int
+    opened_step: int
+    at: datetime
+    finding: Finding
+    verdict: str = ""
+    link: str = ""
+    excerpts: tuple[Excerpt, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """``Critical: importance weights exploded`` or ``Resolved: ...``; the finding's sentence without its full stop."""
+        sentence = self.finding.title.strip().rstrip(".")
+        return f"{self.heading}: {sentence}"
+
+    @property
+    def heading(self) -> str:
+        if self.to_state == "ok":
+            return "Over"
+        word = self.to_state.capitalize()
+        return {"reopened": f"{word} again", "rose": f"Now {self.to_state}"}.get(self.reason, word)
+
+    @property
+    def summary(self) -> str:
+        """One line that says who, what and where."""
+        return f"{self.title} ({self.project} / {self.run_name}, step {self.step})"
+
+    @property
+    def numbers(self) -> tuple[tuple[str, str], ...]:
+        """What was measured, what was normal for this run, and the limit; pairs of label and text."""
+        finding, metric = self.finding, metrics.describe(self.finding.metric)
+        unit = "" if metric.unit in ("-", "fraction", "ratio", "reward") else f" {metric.unit}"
+        rows = [(metric.title if metric.organ != "custom" else metric.name, f"{figure(finding.value)}{unit}")]
+        if finding.baseline is not None:
+            rows.append(("Normal for this run", f"{figure(finding.baseline)}{unit}"))
+        if finding.limit is not None:
+            rows.append(("Limit", f"{figure(finding.limit)}{unit}"))
+        return tuple(rows)
+
+    @property
+    def paragraphs(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of label and sentence: why we think so, the likely reason, what to do, and what would prove us wrong."""
+        finding = self.finding
+        labelled = [("Evidence", finding.evidence), ("Likely cause", finding.cause), ("First remedy", finding.advice)]
+        if self.to_state in ("resolved", "ok"):
+            labelled = [("What it was", finding.evidence)]
+        elif finding.refutation:
+            labelled.append(("What would speak against it", finding.refutation))
+        return tuple((label, text) for label, text in labelled if text)
+
+
+def figure(value: float) -> str:
+    """A number as people write it: four significant digits, thousands separated, no exponent between 0.0001 and a billion."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "infinity" if value > 0 else "-infinity"
+    size = abs(value)
+    if size and (size < 1e-4 or size >= 1e9):
+        return f"{value:.3e}"
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def excerpt(text: str, limit: int = MAX_EXCERPT) -> str:
+    """``text`` with its middle cut out, so that beginning and end stay readable."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3 - 40
+    return f"{text[:head]}\n[... {len(text) - head - tail:,} characters ...]\n{text[-tail:]}"

@@ -1,0 +1,91 @@
+"""The generic webhook: one JSON object per change of an alert, signed after the Standard Webhooks specification.
+
+Headers: ``webhook-id`` (the transition's uid, the same on every attempt), ``webhook-timestamp`` (Unix seconds of the attempt) and, with a
+secret, ``webhook-signature``. The body is described by :data:`monitor.deliver.schema.SCHEMA`.
+"""
+
+from __future__ import annotations
+
+import binascii
+from datetime import UTC, datetime
+from typing import Any
+
+from standardwebhooks import Webhook as Signer
+
+from monitor import wire
+from monitor.deliver.channel import ChannelError, Receipt
+from monitor.deliver.message import Message
+from monitor.deliver.post import TIMEOUT_S, Poster
+
+
+class Webhook:
+    """Posts to ``url``. ``secret`` is base64, with or without the prefix ``whsec_``. Raises ChannelError for a wrong setting."""
+
+    def __init__(self, name: str, url: str, secret: str | None = None, *, private: bool = False, timeout_s: float = TIMEOUT_S) -> None:
+        self.name = name
+        self._poster = Poster(url, private=private, timeout_s=timeout_s)
+        self._signer = None if secret is None else _signer(secret)
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.name!r}, host={self._poster.host!r})"
+
+    async def send(self, message: Message) -> Receipt:
+        content = wire.to_json(body(message))
+        now = datetime.now(UTC)
+        headers = {"webhook-id": message.uid, "webhook-timestamp": str(int(now.timestamp()))}
+        if self._signer is not None:
+            headers["webhook-signature"] = self._signer.sign(message.uid, now, content.decode())
+        return await self._poster.post(content, headers)
+
+    async def close(self) -> None:
+        await self._poster.close()
+
+
+def body(message: Message) -> dict[str, Any]:
+    """The JSON object of a message; non-finite numbers are spelled ``NaN``, ``Infinity`` and ``-Infinity``."""
+    finding = message.finding
+    tree: dict[str, Any] = wire.spelled(
+        {
+            "type": f"alert.{message.to_state}",
+            "timestamp": message.at.isoformat(),
+            "data": {
+                "id": message.uid,
+                "alert": message.alert,
+                "project": message.project,
+                "run": message.run,
+                "run_name": message.run_name,
+                "detector": message.detector,
+                "organ": message.organ,
+                "from": message.from_state,
+                "to": message.to_state,
+                "reason": message.reason,
+                "step": message.step,
+                "opened_step": message.opened_step,
+                "since_step": finding.since_step,
+                "title": finding.title,
+                "verdict": message.verdict,
+                "evidence": finding.evidence,
+                "cause": finding.cause,
+                "advice": finding.advice,
+                "refutation": finding.refutation,
+                "metric": finding.metric,
+                "value": finding.value,
+                "baseline": finding.baseline,
+                "limit": finding.limit,
+                "moved": finding.moved,
+                "link": message.link,
+                "rollouts": [{"step": e.step, "pick": e.pick, "text": e.text, "rewards": e.rewards} for e in message.excerpts],
+            },
+        }
+    )
+    return tree
+
+
+def _signer(secret: str) -> Signer:
+    try:
+        return Signer(secret)
+    except (binascii.Error, ValueError, RuntimeError):
+        pass
+    raise ChannelError(
+        "the webhook's secret must be base64; make one with: python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
+    )

@@ -1,0 +1,239 @@
+"""The outbox: deliveries that are due, leased to one worker at a time, and what came of each attempt.
+
+A delivery is born in the transaction of its transition. It is sent at least once: a worker that dies after sending leaves a lease that runs
+out, and the next worker sends the same message with the same uid. Per run and channel, messages leave in the order of their transitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, and_, case, exists, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from monitor.alerts.lifecycle import load_finding
+from monitor.detect.contract import Finding
+from monitor.store.tables import alert, channel, delivery, delivery_attempt, evaluation, rollout, run, transition
+
+OUTCOMES = ("sending", "delivered", "failed", "refused")
+"""Of an attempt. ``sending`` that stays so is a worker that died; ``refused``: this message will never be taken."""
+
+CHANNEL_STATES = ("ok", "resting", "disabled")
+"""``resting`` after repeated failures; ``disabled`` when the receiver says that its address or our secret is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A stored rollout that goes with a message."""
+
+    step: int
+    pick: str
+    turns: list[dict[str, str]]
+    rewards: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One leased delivery with everything that a message needs. ``attempt`` counts from 1; ``failures`` are the channel's in a row."""
+
+    id: int
+    channel: str
+    attempt: int
+    failures: int
+    uid: str
+    alert: str
+    run_id: int
+    run: str
+    run_name: str
+    project: str
+    detector: str
+    organ: str
+    from_state: str
+    to_state: str
+    reason: str
+    step: int
+    opened_step: int
+    at: datetime
+    finding: Finding
+    verdict: str
+    samples: tuple[Sample, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an attempt. ``wait_s`` delays the delivery's next attempt; ``rest_s`` holds back the whole channel."""
+
+    state: str
+    status: int | None = None
+    latency_ms: float | None = None
+    error: str | None = None
+    wait_s: float = 0.0
+    rest_s: float = 0.0
+    channel_state: str = "ok"
+
+
+def _past(moment: Column[datetime | None]) -> ColumnElement[bool]:
+    return or_(moment.is_(None), moment <= func.now())
+
+
+async def register(conn: AsyncConnection, names: Sequence[str]) -> None:
+    """Makes the channels known; what is known stays as it is."""
+    if names:
+        await conn.execute(insert(channel).on_conflict_do_nothing(), [{"name": name} for name in names])
+
+
+async def lease(conn: AsyncConnection, name: str, n: int, lease_s: float, trip: int) -> list[Due]:
+    """Up to ``n`` due deliveries of a channel, leased for ``lease_s`` seconds; none while the channel rests.
+
+    After ``trip`` failures in a row a channel is tried with one delivery at a time, by one worker at a time.
+    """
+    state = (
+        await conn.execute(
+            select(channel.c.failures, and_(_past(channel.c.rest_until), _past(channel.c.probe_until)).label("open"))
+            .where(channel.c.name == name)
+            .with_for_update()
+        )
+    ).one_or_none()
+    if state is None or not state.open:
+        return []
+    leased = await _lease(conn, name, 1 if state.failures >= trip else n, lease_s)
+    if not leased:
+        return []
+    if state.failures >= trip:
+        await conn.execute(update(channel).where(channel.c.name == name).values(probe_until=func.now() + timedelta(seconds=lease_s)))
+    attempts = [{"delivery_id": key, "attempt": attempt, "outcome": "sending"} for key, attempt in leased.items()]
+    await conn.execute(insert(delivery_attempt), attempts)
+    return await _load(conn, leased, state.failures)
+
+
+async def _lease(conn: AsyncConnection, name: str, n: int, lease_s: float) -> dict[int, int]:
+    """Delivery id to attempt number."""
+    earlier, before = delivery.alias("earlier"), transition.alias("before")
+    waits = exists().where(
+        earlier.c.channel == name,
+        earlier.c.state == "pending",
+        earlier.c.id < delivery.c.id,
+        before.c.id == earlier.c.transition_id,
+        before.c.run_id == transition.c.run_id,
+    )
+    due = (
+        select(delivery.c.id)
+        .join_from(delivery, transition)
+        .where(
+            delivery.c.channel == name,
+            delivery.c.state == "pending",
+            delivery.c.due_at <= func.now(),
+            _past(delivery.c.leased_until),
+            ~waits,
+        )
+        .order_by(delivery.c.due_at, delivery.c.id)
+        .limit(n)
+        .with_for_update(of=delivery, skip_locked=True)
+    )
+    taken = await conn.execute(
+        update(delivery)
+        .where(delivery.c.id.in_(due))
+        .values(leased_until=func.now() + timedelta(seconds=lease_s), attempts=delivery.c.attempts + 1)
+        .returning(delivery.c.id, delivery.c.attempts)
+    )
+    return {row.id: row.attempts for row in taken}
+
+
+async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) -> list[Due]:
+    rows = await conn.execute(
+        select(
+            delivery.c.id,
+            delivery.c.channel,
+            transition.c.uid,
+            alert.c.uid.label("alert"),
+            transition.c.run_id,
+            run.c.uid.label("run"),
+            run.c.name.label("run_name"),
+            run.c.project,
+            alert.c.detector,
+            alert.c.organ,
+            transition.c.from_state,
+            transition.c.to_state,
+            transition.c.reason,
+            transition.c.step,
+            alert.c.opened_step,
+            transition.c.at,
+            transition.c.finding,
+            evaluation.c.verdict["sentence"].as_string().label("verdict"),
+        )
+        .join_from(delivery, transition)
+        .join(alert, alert.c.id == transition.c.alert_id)
+        .join(run, run.c.id == transition.c.run_id)
+        .outerjoin(evaluation, evaluation.c.run_id == run.c.id)
+        .where(delivery.c.id.in_(leased))
+        .order_by(delivery.c.id)
+    )
+    found = []
+    for row in rows.mappings().all():
+        facts = {**row, "uid": str(row["uid"]), "alert": str(row["alert"]), "finding": load_finding(row["finding"]), "verdict": row["verdict"] or ""}
+        samples = await _samples(conn, row["run_id"], row["step"]) if row["to_state"] not in ("resolved", "ok") else ()
+        found.append(Due(attempt=leased[row["id"]], failures=failures, samples=samples, **facts))
+    return found
+
+
+async def _samples(conn: AsyncConnection, run_id: int, step: int, n: int = 2) -> tuple[Sample, ...]:
+    """The best and the worst rollout of the last sampled step up to ``step``, of the newest attempt that has one."""
+    latest = (
+        select(rollout.c.segment, rollout.c.step)
+        .where(rollout.c.run_id == run_id, rollout.c.step <= step)
+        .order_by(rollout.c.step.desc(), rollout.c.segment.desc())
+        .limit(1)
+        .subquery()
+    )
+    rows = await conn.execute(
+        select(rollout.c.step, rollout.c.pick, rollout.c.turns, rollout.c.rewards)
+        .join(latest, and_(rollout.c.segment == latest.c.segment, rollout.c.step == latest.c.step))
+        .where(rollout.c.run_id == run_id)
+        .order_by(case({"best": 0, "worst": 1}, value=rollout.c.pick, else_=2), rollout.c.ordinal)
+        .limit(n)
+    )
+    return tuple(Sample(row.step, row.pick, row.turns, row.rewards) for row in rows)
+
+
+async def record(conn: AsyncConnection, due: Due, outcome: Outcome) -> None:
+    """Writes what came of an attempt. A success counts whoever holds the lease by now; a failure only for the latest attempt."""
+    await conn.execute(
+        update(delivery_attempt)
+        .where(delivery_attempt.c.delivery_id == due.id, delivery_attempt.c.attempt == due.attempt)
+        .values(outcome=outcome.state, status=outcome.status, latency_ms=outcome.latency_ms, error=outcome.error)
+    )
+    if outcome.state == "delivered":
+        values = {"state": "sent", "sent_at": func.now(), "leased_until": None, "last_error": None}
+        await conn.execute(update(delivery).where(delivery.c.id == due.id, delivery.c.state == "pending").values(**values))
+    else:
+        state = "refused" if outcome.state == "refused" else "pending"
+        again = func.now() + timedelta(seconds=outcome.wait_s)
+        await conn.execute(
+            update(delivery)
+            .where(delivery.c.id == due.id, delivery.c.state == "pending", delivery.c.attempts == due.attempt)
+            .values(state=state, due_at=again, leased_until=None, last_error=outcome.error)
+        )
+    await _note(conn, due.channel, outcome)
+
+
+async def _note(conn: AsyncConnection, name: str, outcome: Outcome) -> None:
+    """Updates the channel's health; a receiver that answers at all, even to refuse one message, is well."""
+    mine = update(channel).where(channel.c.name == name)
+    if outcome.state == "failed":
+        rest = func.greatest(channel.c.rest_until, func.now() + timedelta(seconds=outcome.rest_s)) if outcome.rest_s else channel.c.rest_until
+        await conn.execute(
+            mine.values(
+                failures=channel.c.failures + 1,
+                state=outcome.channel_state,
+                rest_until=rest,
+                probe_until=None,
+                last_error=outcome.error,
+                last_error_at=func.now(),
+            )
+        )
+    else:
+        await conn.execute(mine.values(failures=0, state="ok", rest_until=None, probe_until=None, last_ok_at=func.now()))

@@ -1,0 +1,219 @@
+"""Judgement's side of the database: which run to judge, what it has not seen, and the one transaction that writes what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from monitor import wire
+from monitor.alerts.lifecycle import Episode, Transition
+from monitor.store.tables import alert, delivery, evaluation, event, metric_set, point, run, transition
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One run, locked for judgement until the transaction ends. ``seq`` is the last item judged, ``last`` the last there was at the claim."""
+
+    run_id: int
+    uid: str
+    project: str
+    name: str
+    algorithm: str | None
+    signal: str
+    task: str | None
+    aux: tuple[str, ...]
+    config: Mapping[str, Any]
+    tags: tuple[str, ...]
+    seq: int
+    last: int
+    rows: int
+    state: Mapping[str, Any]
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One accepted row (``values``) or event (``kind``, ``detail``) of a run, in the order in which the collector took it."""
+
+    seq: int
+    segment: int
+    step: int | None
+    at: datetime
+    values: Mapping[str, float] | None = None
+    kind: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A transition, when it happened in the run's own time, and the names of the channels that carry it."""
+
+    transition: Transition
+    at: datetime
+    seq: int
+    channels: tuple[str, ...] = ()
+
+
+async def claim(conn: AsyncConnection) -> Claim | None:
+    """Locks the run that has waited longest with something unseen; None if there is none or others hold them all."""
+    row = (
+        await conn.execute(
+            select(
+                *(run.c[name] for name in ("id", "uid", "project", "name", "algorithm", "signal", "task_reward", "aux_rewards", "config", "tags")),
+                run.c.next_seq,
+                evaluation.c.seq,
+                evaluation.c.rows,
+                evaluation.c.state,
+                evaluation.c.failures,
+            )
+            .join_from(evaluation, run)
+            .where(run.c.next_seq - 1 > evaluation.c.seq, (evaluation.c.retry_at.is_(None)) | (evaluation.c.retry_at <= func.now()))
+            .order_by(evaluation.c.updated_at)
+            .limit(1)
+            .with_for_update(of=evaluation, skip_locked=True)
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    return Claim(
+        run_id=row.id,
+        uid=row.uid,
+        project=row.project,
+        name=row.name,
+        algorithm=row.algorithm,
+        signal=row.signal,
+        task=row.task_reward,
+        aux=tuple(row.aux_rewards),
+        config=row.config,
+        tags=tuple(row.tags),
+        seq=row.seq,
+        last=row.next_seq - 1,
+        rows=row.rows,
+        state=row.state,
+        failures=row.failures,
+    )
+
+
+async def unseen(conn: AsyncConnection, claimed: Claim, limit: int) -> list[Item]:
+    """The next ``limit`` rows and events of a claimed run, oldest first. Values that were not logged are left out."""
+    end = min(claimed.last, claimed.seq + limit)
+    rows = await conn.execute(
+        select(point.c.seq, point.c.segment, point.c.step, point.c.at, point.c.vals, metric_set.c.names)
+        .join_from(point, metric_set)
+        .where(point.c.run_id == claimed.run_id, point.c.seq > claimed.seq, point.c.seq <= end)
+    )
+    items = [
+        Item(row.seq, row.segment, row.step, row.at, {name: value for name, value in zip(row.names, row.vals, strict=True) if value is not None})
+        for row in rows
+    ]
+    events = await conn.execute(
+        select(event.c.seq, event.c.segment, event.c.step, event.c.at, event.c.kind, event.c.detail).where(
+            event.c.run_id == claimed.run_id, event.c.seq > claimed.seq, event.c.seq <= end
+        )
+    )
+    items += [Item(row.seq, row.segment, row.step, row.at, kind=row.kind, detail=row.detail) for row in events]
+    return sorted(items, key=lambda item: item.seq)
+
+
+async def save(
+    conn: AsyncConnection,
+    claimed: Claim,
+    *,
+    seq: int,
+    rows: int,
+    state: Mapping[str, Any],
+    severity: str,
+    verdict: Mapping[str, Any],
+    changes: Sequence[Change],
+    open_episodes: Iterable[Episode],
+    seconds: float,
+) -> int:
+    """Writes transitions, their deliveries, the cursor and the verdict; returns how many deliveries are new.
+
+    A transition that is stored already (the same rows judged again) stays as it is and is not delivered again. ``seconds`` is what judging
+    took.
+    """
+    born = 0
+    for change in changes:
+        born += await _write(conn, claimed.run_id, change)
+    ages = [{"key": UUID(episode.uid), "step": episode.last_step} for episode in open_episodes]
+    if ages:
+        later = update(alert).where(alert.c.uid == bindparam("key"), alert.c.last_step < bindparam("step"))
+        await conn.execute(later.values(last_step=bindparam("step")), ages)
+    await conn.execute(
+        update(evaluation)
+        .where(evaluation.c.run_id == claimed.run_id)
+        .values(
+            seq=seq,
+            rows=rows,
+            state=state,
+            severity=severity,
+            verdict=verdict,
+            failures=0,
+            retry_at=None,
+            seconds=evaluation.c.seconds + seconds,
+            updated_at=func.clock_timestamp(),
+        )
+    )
+    return born
+
+
+async def _write(conn: AsyncConnection, run_id: int, change: Change) -> int:
+    """One transition with its alert and its deliveries; returns the number of deliveries."""
+    moved, finding = change.transition, wire.spelled(change.transition.finding)
+    closed = moved.to_state in ("resolved", "ok")
+    current = {
+        "severity": moved.severity if closed else moved.to_state,
+        "state": "resolved" if closed else "open",
+        "resolved_step": moved.step if closed else None,
+        "resolved_at": change.at if closed else None,
+        "finding": finding,
+    }
+    fixed = {"uid": UUID(moved.alert), "run_id": run_id, "detector": moved.detector, "organ": moved.organ}
+    opening = insert(alert).values(**fixed, opened_step=moved.opened_step, opened_at=change.at, last_step=moved.step, **current)
+    alert_id = (await conn.execute(opening.on_conflict_do_update(index_elements=["uid"], set_=current).returning(alert.c.id))).scalar_one()
+    transition_id = (
+        await conn.execute(
+            insert(transition)
+            .values(
+                uid=UUID(moved.uid),
+                alert_id=alert_id,
+                run_id=run_id,
+                seq=change.seq,
+                step=moved.step,
+                from_state=moved.from_state,
+                to_state=moved.to_state,
+                reason=moved.reason,
+                finding=finding,
+            )
+            .on_conflict_do_nothing(index_elements=["uid"])
+            .returning(transition.c.id)
+        )
+    ).scalar_one_or_none()
+    if transition_id is None or not change.channels:
+        return 0
+    await conn.execute(insert(delivery), [{"transition_id": transition_id, "channel": channel} for channel in change.channels])
+    return len(change.channels)
+
+
+async def fail(conn: AsyncConnection, claimed: Claim, sentence: str, wait_s: float) -> None:
+    """Records that a run could not be judged and when to try again; its rows stay unseen and its alerts as they are."""
+    verdict: dict[str, Any] = {"state": "cannot judge", "sentence": sentence, "reasons": [], "since_step": None, "organs": {}}
+    await conn.execute(
+        update(evaluation)
+        .where(evaluation.c.run_id == claimed.run_id, evaluation.c.seq == claimed.seq)
+        .values(
+            severity="cannot judge",
+            verdict=verdict,
+            failures=evaluation.c.failures + 1,
+            retry_at=func.now() + timedelta(seconds=wait_s),
+            updated_at=func.clock_timestamp(),
+        )
+    )
