@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="VITALS_", extra="ignore", env_ignore_empty=True, frozen=True)
 
     host: str = "127.0.0.1"
-    port: int = Field(default=8470, ge=0, le=65535)
+    port: int = Field(default=8900, ge=0, le=65535)
     token: SecretStr | None = None
     database_url: SecretStr | None = None
     data_dir: Path = Field(default_factory=default_folder)

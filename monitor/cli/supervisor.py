@@ -1,4 +1,4 @@
-"""Runs the parts of one machine as child processes: starts them in order, restarts what dies, ends all of them."""
+"""Keeps the parts of one machine alive: starts them in order, starts again what dies, ends all of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from monitor.cli.errors import CommandError
 
@@ -18,27 +19,78 @@ STOP_SECONDS = 10.0
 LONGEST_PAUSE = 30.0
 
 
+class Part(Protocol):
+    """Something that runs beside us. ``spawn`` and ``stop`` may be called again and again."""
+
+    name: str
+
+    def spawn(self) -> None:
+        """Start it. Raises CommandError when that cannot succeed."""
+
+    def wait_ready(self) -> None:
+        """Return once it serves. Raises CommandError when it died or took too long."""
+
+    def alive(self) -> bool: ...
+
+    def stop(self) -> None:
+        """End it, cleanly if it lets us, within a bounded time."""
+
+
 @dataclass
-class Part:
-    """One child process. ``ready`` answers whether it serves; ``stop_signal`` ends it cleanly; its output goes to ``log``."""
+class Process:
+    """A child process whose output goes to ``log``; ``ready`` answers whether it serves."""
 
     name: str
     command: Sequence[str]
     log: Path
     ready: Callable[[], bool]
-    ready_within: float = 60.0
-    stop_signal: signal.Signals = signal.SIGTERM
-    restart: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
-    before: Callable[[], None] = lambda: None
-    process: subprocess.Popen[bytes] | None = None
-    restarts: int = 0
-    started_at: float = 0.0
-    retry_at: float = 0.0
+    ready_within: float = 60.0
+    _process: subprocess.Popen[bytes] | None = None
+
+    def spawn(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + self.ready_within
+        while not self.ready():
+            if not self.alive():
+                raise CommandError(f"{self.name} did not start: {_last_line(self.log)} (its log is {self.log})")
+            if time.monotonic() > deadline:
+                raise CommandError(f"{self.name} was not ready within {self.ready_within:.0f} s (its log is {self.log})")
+            time.sleep(0.05)
+
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll() if self._process is not None else None
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        if self.alive():
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
 
 
 def _die_with_parent() -> None:
@@ -47,80 +99,53 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
-class Supervisor:
-    """Keeps a list of parts alive until :meth:`stop`. ``say`` receives one line for each thing a person should know."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.parts: list[Part] = []
-        self.say = say
-
-    def start(self, part: Part) -> None:
-        """Start ``part`` and wait until it is ready. Raises CommandError with the end of its log if it dies or takes too long."""
-        self.parts.append(part)
-        self._spawn(part)
-        deadline = time.monotonic() + part.ready_within
-        while not part.ready():
-            if not part.alive:
-                raise CommandError(f"{part.name} did not start: {_last_line(part.log)} (full log: {part.log})")
-            if time.monotonic() > deadline:
-                raise CommandError(f"{part.name} was not ready within {part.ready_within:.0f} s (log: {part.log})")
-            time.sleep(0.05)
-        self.say(f"{part.name}: ready after {time.monotonic() - part.started_at:.1f} s")
-
-    def _spawn(self, part: Part) -> None:
-        part.before()
-        part.log.parent.mkdir(parents=True, exist_ok=True)
-        part.started_at = time.monotonic()
-        with part.log.open("ab") as log:
-            part.process = subprocess.Popen(
-                part.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **part.environment},
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
-
-    def watch(self) -> None:
-        """Restart every dead part whose pause is over; the pause doubles with each quick death, up to half a minute."""
-        now = time.monotonic()
-        for part in self.parts:
-            if part.alive or not part.restart or part.process is None:
-                continue
-            if part.retry_at < part.started_at:
-                quick = now - part.started_at < LONGEST_PAUSE
-                part.restarts = part.restarts + 1 if quick else 1
-                pause = min(LONGEST_PAUSE, 0.25 * 2 ** (part.restarts - 1))
-                part.retry_at = now + pause
-                self.say(f"{part.name} ended ({_how(part.process.returncode)}); starting it again in {pause:.2g} s")
-            if now >= part.retry_at:
-                try:
-                    self._spawn(part)
-                except OSError as error:
-                    part.started_at = now
-                    self.say(f"{part.name} could not be started: {error}")
-
-    def stop(self) -> None:
-        """End every part, last started first: its stop signal, then SIGKILL after a bounded wait."""
-        for part in reversed(self.parts):
-            if part.process is None:
-                continue
-            if part.alive:
-                part.process.send_signal(part.stop_signal)
-                try:
-                    part.process.wait(STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    self.say(f"{part.name} did not stop within {STOP_SECONDS:.0f} s and is killed")
-                    part.process.kill()
-            part.process.wait()
-        self.parts.clear()
-
-
-def _how(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
     return lines[-1] if lines else "it printed nothing"
+
+
+@dataclass
+class _Kept:
+    part: Part
+    started_at: float
+    quick_deaths: int = 0
+    retry_at: float | None = None
+
+
+class Supervisor:
+    """Keeps parts alive until :meth:`stop`. ``say`` receives one line for each thing a person should know."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._kept: list[_Kept] = []
+        self._say = say
+
+    def start(self, part: Part) -> None:
+        """Start ``part``, wait until it is ready and keep it alive from now on. Raises CommandError."""
+        begun = time.monotonic()
+        self._kept.append(_Kept(part, begun))
+        part.spawn()
+        part.wait_ready()
+        self._say(f"{part.name}: ready after {time.monotonic() - begun:.1f} s")
+
+    def watch(self) -> None:
+        """Start every dead part again once its pause is over; the pause doubles with each quick death, up to half a minute."""
+        for kept in self._kept:
+            now = time.monotonic()
+            if kept.part.alive():
+                continue
+            if kept.retry_at is None:
+                kept.quick_deaths = kept.quick_deaths + 1 if now - kept.started_at < LONGEST_PAUSE else 1
+                pause = min(LONGEST_PAUSE, 0.25 * 2 ** (kept.quick_deaths - 1))
+                kept.retry_at = now + pause
+                self._say(f"{kept.part.name} ended; starting it again in {pause:.2g} s")
+            if now >= kept.retry_at:
+                kept.started_at, kept.retry_at = now, None
+                try:
+                    kept.part.spawn()
+                except (CommandError, OSError) as error:
+                    self._say(f"{kept.part.name} could not be started: {error}")
+
+    def stop(self) -> None:
+        """End every part, the last started first."""
+        while self._kept:
+            self._kept.pop().part.stop()

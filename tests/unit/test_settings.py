@@ -13,7 +13,7 @@ def test_defaults_stay_on_this_machine() -> None:
     settings = load()
     assert settings.host == "127.0.0.1"
     assert settings.token is None
-    assert settings.url == "http://127.0.0.1:8470"
+    assert settings.url == "http://127.0.0.1:8900"
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +58,8 @@ def test_a_wrong_setting_is_named(wrong: dict[str, object], named: str) -> None:
 @pytest.mark.parametrize(
     ("given", "url"),
     [
-        ({"host": "0.0.0.0", "token": TOKEN}, "http://127.0.0.1:8470"),
-        ({"host": "::1"}, "http://[::1]:8470"),
+        ({"host": "0.0.0.0", "token": TOKEN}, "http://127.0.0.1:8900"),
+        ({"host": "::1"}, "http://[::1]:8900"),
         ({"public_url": "https://vitals.example/"}, "https://vitals.example"),
     ],
 )
