@@ -169,6 +169,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "set_id", "segment", "level", "bucket", name=op.f("pk_rollup")),
     )
     op.create_table(
+        "rollup_cursor",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), server_default="0", nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["run.id"], name=op.f("fk_rollup_cursor_run_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", name=op.f("pk_rollup_cursor")),
+    )
+    op.create_table(
         "segment",
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("segment", sa.SmallInteger(), nullable=False),
@@ -241,6 +248,7 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_transition_alert_id"), table_name="transition")
     op.drop_table("transition")
     op.drop_table("segment")
+    op.drop_table("rollup_cursor")
     op.drop_table("rollup")
     op.drop_table("rollout")
     op.drop_index(op.f("ix_request_run_id_done_at"), table_name="request")

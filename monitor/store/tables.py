@@ -151,6 +151,14 @@ hist = Table(
 )
 """Histogram counts over the fixed bins of the catalogue; level 0 buckets are steps, level k buckets sum ``8**k`` steps."""
 
+rollup_cursor = Table(
+    "rollup_cursor",
+    metadata,
+    Column("run_id", Integer, ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", BigInteger, nullable=False, server_default="0"),
+)
+"""How far a run's rows are in its rollups."""
+
 rollout = Table(
     "rollout",
     metadata,

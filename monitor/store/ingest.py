@@ -1,0 +1,266 @@
+"""Taking in what runs send.
+
+Every function locks the run's row, so that one transaction at a time gives a run its sequence numbers: they have no gap, and whoever has read up
+to one of them never finds a smaller one later. What a call answers is durable once the caller's transaction has committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from monitor.store import novelty
+from monitor.store.checks import (
+    MAX_COUNT,
+    BadField,
+    MetricSet,
+    StorableEvent,
+    StorableRow,
+    check_event,
+    check_key,
+    check_rollout,
+    check_row,
+    check_start,
+    check_time,
+    clean,
+)
+from monitor.store.novelty import Where
+from monitor.store.tables import evaluation, event, hist, metric_set, point, request, rollout, rollup_cursor, run, segment
+from monitor.wire import END_STATES, MAX_ROWS_PER_BATCH, Ack, Batch, Refusal, RunEnd, RunStart, Started
+
+REQUEST_DONE = "request_done"
+"""The kind of event by which a run reports that it has obeyed: ``detail["request"]`` names what."""
+
+MAX_SEGMENTS = 2**15
+MAX_REASON_LENGTH = 10_000
+_KNOWN_SETS = "vitals_metric_sets"
+_MAX_KNOWN_SETS = 1000
+
+
+class UnknownRun(LookupError):
+    """No such run, or no such attempt of it: the client has to post the run's start again. ``field`` says which."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+async def start_run(connection: AsyncConnection, start: RunStart, *, url: str = "") -> Started:
+    """Opens a run, or a further attempt of it as a new segment. Repeating it for the same attempt changes nothing. Raises BadField.
+
+    ``url`` is the address of the pages, for the answer.
+    """
+    uid, attempt = check_key("run", start.run), check_key("attempt", start.attempt)
+    columns, began = check_start(start), check_time("started_at", start.started_at)
+    answer = Started(run=uid, segment=0, url=f"{url}/run/{uid}")
+    new = upsert(run).values(uid=uid, created_at=began, **columns).on_conflict_do_nothing(index_elements=["uid"]).returning(run.c.id)
+    run_id = (await connection.execute(new)).scalar_one_or_none()
+    if run_id is None:
+        run_id = (await connection.execute(select(run.c.id).where(run.c.uid == uid).with_for_update(key_share=True))).scalar_one()
+        known = select(segment.c.attempt, segment.c.segment).where(segment.c.run_id == run_id).order_by(segment.c.segment)
+        segments = {row.attempt: row.segment for row in await connection.execute(known)}
+        if attempt in segments:
+            answer.segment = segments[attempt]
+            return answer
+        answer.segment = len(segments)
+        if answer.segment >= MAX_SEGMENTS:
+            raise BadField("attempt", f"the run has {MAX_SEGMENTS} attempts, which is the most; start a new run")
+        reopened = {"state": "running", "end_reason": None, "finished_at": None, "last_seen_at": func.now()}
+        await connection.execute(update(run).where(run.c.id == run_id).values(**columns, **reopened))
+    else:
+        await connection.execute(insert(evaluation).values(run_id=run_id))
+        await connection.execute(insert(rollup_cursor).values(run_id=run_id))
+    await connection.execute(insert(segment).values(run_id=run_id, segment=answer.segment, attempt=attempt, started_at=began))
+    return answer
+
+
+async def accept(connection: AsyncConnection, run_uid: str, batch: Batch) -> Ack:
+    """Stores what is new in ``batch``. Raises UnknownRun, and BadField if the batch as a whole is wrong.
+
+    A row, rollout or event that is already stored counts as duplicate. One whose key is stored with other content is refused and the first kept,
+    as is anything with a wrong field; the rest of the batch is stored.
+    """
+    for kind, items in (("rows", batch.rows), ("rollouts", batch.rollouts), ("events", batch.events)):
+        if len(items) > MAX_ROWS_PER_BATCH:
+            raise BadField(kind, f"the batch holds {len(items)} of them, at most {MAX_ROWS_PER_BATCH}")
+    refused: list[Refusal] = []
+    rows = _checked("row", batch.rows, check_row, refused)
+    rollouts = _checked("rollout", batch.rollouts, check_rollout, refused)
+    events = _checked("event", batch.events, check_event, refused)
+    dropped = _checked_counts(batch.dropped, refused)
+
+    place = await _lock(connection, run_uid, batch.attempt)
+    where = Where(place.run_id, place.segment)
+    sets = await _set_ids(connection, {row.metrics for _, row in rows})
+    fresh_rows, known_rows = await novelty.rows(connection, where, rows, sets, refused)
+    hists = await novelty.hists(connection, where, [*fresh_rows, *known_rows], refused)
+    fresh_rollouts, known_rollouts = await novelty.rollouts(connection, where, rollouts, refused)
+    fresh_events, known_events = await novelty.events(connection, where, events)
+
+    next_seq = await _insert(connection, place, [row for _, row in fresh_rows], fresh_events, sets)
+    samples = [asdict(one) | {"turns": json.loads(one.turns), "rewards": json.loads(one.rewards)} for one in fresh_rollouts]
+    for table, values in ((hist, hists), (rollout, samples)):
+        if values:
+            await connection.execute(insert(table), [asdict(where) | one for one in values])
+    accepted = len(fresh_rows) + len(fresh_rollouts) + len(fresh_events)
+    await _update_run(connection, place, next_seq, [row.step for _, row in fresh_rows], dropped, reopen=accepted > 0)
+    requests = await _requests(connection, place, fresh_events)
+    return Ack(accepted, len(known_rows) + known_rollouts + known_events, refused, requests)
+
+
+async def finish(connection: AsyncConnection, run_uid: str, end: RunEnd) -> str:
+    """Ends a run and returns its state. The end of an attempt that a newer one has replaced changes nothing. Raises BadField and UnknownRun."""
+    if end.state not in END_STATES:
+        raise BadField("state", f"must be one of {', '.join(END_STATES)}")
+    at = check_time("at", end.at)
+    place = await _lock(connection, run_uid, end.attempt)
+    if place.segment < place.newest:
+        return str((await connection.execute(select(run.c.state).where(run.c.id == place.run_id))).scalar_one())
+    reason = None if end.reason is None else clean(end.reason[:MAX_REASON_LENGTH])
+    ended = {"state": end.state, "end_reason": reason, "finished_at": at, "last_seen_at": func.now()}
+    await connection.execute(update(run).where(run.c.id == place.run_id).values(**ended))
+    return end.state
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a batch goes, read under the run's lock."""
+
+    run_id: int
+    next_seq: int
+    last_step: int | None
+    segment: int
+    newest: int
+    first_step: int | None
+    dropped: dict[str, int]
+
+
+async def _lock(connection: AsyncConnection, run_uid: str, attempt: str) -> _Place:
+    found = (
+        await connection.execute(select(run.c.id, run.c.next_seq, run.c.last_step).where(run.c.uid == run_uid).with_for_update(key_share=True))
+    ).one_or_none()
+    if found is None:
+        raise UnknownRun("run", f"There is no run {run_uid[:80]!r}; post its start to /api/v1/runs first.")
+    # A statement of its own: what it reads must be newer than the wait for the lock.
+    newest = select(func.max(segment.c.segment)).where(segment.c.run_id == found.id).scalar_subquery()
+    ours = select(segment.c.segment, segment.c.first_step, segment.c.dropped, newest.label("newest")).where(
+        segment.c.run_id == found.id, segment.c.attempt == attempt
+    )
+    known = (await connection.execute(ours)).one_or_none()
+    if known is None:
+        raise UnknownRun("attempt", f"The run {run_uid[:80]!r} has no attempt {attempt[:80]!r}; post its start to /api/v1/runs first.")
+    return _Place(found.id, found.next_seq, found.last_step, known.segment, known.newest, known.first_step, known.dropped)
+
+
+_Message = TypeVar("_Message")
+_Storable = TypeVar("_Storable")
+
+
+def _checked(kind: str, items: Sequence[_Message], check: Callable[[_Message], _Storable], refused: list[Refusal]) -> list[tuple[int, _Storable]]:
+    """The items that may be stored, each with its place in the batch."""
+    kept: list[tuple[int, _Storable]] = []
+    for index, item in enumerate(items):
+        try:
+            kept.append((index, check(item)))
+        except BadField as error:
+            refused.append(Refusal(kind, index, error.field, error.reason))
+    return kept
+
+
+def _checked_counts(dropped: dict[str, int], refused: list[Refusal]) -> dict[str, int]:
+    counts = {}
+    for name, count in list(dropped.items())[:100]:
+        if 0 <= count <= MAX_COUNT and name.isprintable() and 0 < len(name) <= 100:
+            counts[name] = count
+        else:
+            refused.append(Refusal("batch", 0, f"dropped.{ascii(name[:40])[1:-1]}", "must be a count under a short name"))
+    return counts
+
+
+async def _set_ids(connection: AsyncConnection, wanted: set[MetricSet]) -> dict[MetricSet, int]:
+    """The ids of metric sets, made where they are new. Ids known to be committed are remembered with the connection."""
+    if not wanted:
+        return {}
+    info = (await connection.get_raw_connection()).info
+    known: dict[bytes, int] = info.setdefault(_KNOWN_SETS, {})
+    if missing := sorted({one.sha for one in wanted} - known.keys()):
+        query = select(metric_set.c.sha, metric_set.c.id).where(metric_set.c.sha == func.any(missing))
+        found = {row.sha: row.id for row in await connection.execute(query)}
+        if len(known) > _MAX_KNOWN_SETS:
+            known.clear()
+        known |= found
+        if fresh := sorted((one for one in wanted if one.sha not in known), key=lambda one: one.sha):
+            rows = [{"sha": one.sha, "names": list(one.names)} for one in fresh]
+            await connection.execute(upsert(metric_set).on_conflict_do_nothing(), rows)
+            made = {row.sha: row.id for row in await connection.execute(query)}
+            return {one: known.get(one.sha) or made[one.sha] for one in wanted}
+    return {one: known[one.sha] for one in wanted}
+
+
+async def _insert(
+    connection: AsyncConnection, place: _Place, rows: list[StorableRow], events: list[StorableEvent], sets: dict[MetricSet, int]
+) -> int:
+    """Stores rows and events under the run's next sequence numbers and returns the one after them.
+
+    Rows keep their order; an event comes before the rows that are not older than it, so that a changed setting precedes what it changes.
+    """
+    points: list[dict[str, Any]] = []
+    happened: list[dict[str, Any]] = []
+    seq = place.next_seq
+    waiting = deque(sorted(events, key=lambda one: one.at))
+    for row in [*rows, None]:
+        while waiting and (row is None or waiting[0].at <= row.at):
+            one = waiting.popleft()
+            happened.append({"seq": seq, "step": one.step, "at": one.at, "kind": one.kind, "detail": json.loads(one.detail)})
+            seq += 1
+        if row is not None:
+            points.append({"seq": seq, "step": row.step, "set_id": sets[row.metrics], "at": row.at, "vals": row.vals})
+            seq += 1
+    where = {"run_id": place.run_id, "segment": place.segment}
+    if points:
+        await connection.execute(insert(point), [where | one for one in points])
+    if happened:
+        await connection.execute(insert(event), [where | one for one in happened])
+    return seq
+
+
+async def _update_run(connection: AsyncConnection, place: _Place, next_seq: int, steps: list[int], dropped: dict[str, int], *, reopen: bool) -> None:
+    """Moves the run's sequence, its last step (of the newest attempt), and what its clients shed; a run that still sends is running."""
+    values: dict[str, Any] = {"next_seq": next_seq, "last_seen_at": func.now()}
+    if steps and place.segment == place.newest:
+        # A new attempt may begin below the last step of the one before it.
+        values["last_step"] = max(steps) if place.first_step is None else max(place.last_step or 0, *steps)
+    if reopen and place.segment == place.newest:
+        values |= {"state": "running", "end_reason": None, "finished_at": None}
+    ours: dict[str, Any] = {}
+    if steps and (place.first_step is None or min(steps) < place.first_step):
+        ours["first_step"] = min(steps)
+    merged = place.dropped | {name: max(count, place.dropped.get(name, 0)) for name, count in dropped.items()}
+    if merged != place.dropped:
+        ours["dropped"] = merged
+    if ours:
+        await connection.execute(update(segment).where(segment.c.run_id == place.run_id, segment.c.segment == place.segment).values(**ours))
+    if "dropped" in ours:
+        total: Counter[str] = Counter()
+        for counts in await connection.scalars(select(segment.c.dropped).where(segment.c.run_id == place.run_id)):
+            total.update(counts)
+        values["dropped"] = dict(total)
+    await connection.execute(update(run).where(run.c.id == place.run_id).values(**values))
+
+
+async def _requests(connection: AsyncConnection, place: _Place, events: list[StorableEvent]) -> list[str]:
+    """The requests still open, after those that ``request_done`` events in this batch report as obeyed."""
+    for one in events:
+        if one.kind == REQUEST_DONE:
+            obeyed = request.c.kind == str(json.loads(one.detail).get("request"))
+            closing = update(request).where(request.c.run_id == place.run_id, request.c.done_at.is_(None), request.c.at <= one.at, obeyed)
+            await connection.execute(closing.values(done_at=one.at))
+    open_ones = select(request.c.kind).where(request.c.run_id == place.run_id, request.c.done_at.is_(None)).order_by(request.c.id)
+    return list(dict.fromkeys(await connection.scalars(open_ones)))
