@@ -34,7 +34,7 @@ class Poster:
     def __init__(self, url: str, *, private: bool = False, timeout_s: float = TIMEOUT_S) -> None:
         try:
             self._url = httpx.URL(url)
-        except httpx.InvalidURL:
+        except (httpx.InvalidURL, ValueError):
             raise ChannelError("the address of the channel is not a URL") from None
         if self._url.scheme not in ("http", "https") or not self._url.host:
             raise ChannelError("the address of the channel must start with https:// or http:// and name a host")

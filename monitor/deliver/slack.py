@@ -58,7 +58,7 @@ def blocks(message: Message) -> list[dict[str, Any]]:
         small.append(f"since step {message.opened_step}")
     if message.link and len(message.link) <= MAX_URL:
         out.append(_section_link(message.link))
-    out.append({"type": "context", "elements": [_plain(clipped(" · ".join(small), MAX_FIELD), MAX_FIELD)]})
+    out.append({"type": "context", "elements": [{"type": "mrkdwn", "text": clipped(escaped(" · ".join(small)), MAX_FIELD)}]})
     return out[:MAX_BLOCKS]
 
 

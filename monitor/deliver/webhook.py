@@ -6,7 +6,7 @@ secret, ``webhook-signature``. The body is described by :data:`monitor.deliver.s
 
 from __future__ import annotations
 
-import binascii
+import base64
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,10 +82,12 @@ def body(message: Message) -> dict[str, Any]:
 
 
 def _signer(secret: str) -> Signer:
+    plain = secret.strip().removeprefix("whsec_").rstrip("=")
     try:
-        return Signer(secret)
-    except (binascii.Error, ValueError, RuntimeError):
-        pass
-    raise ChannelError(
-        "the webhook's secret must be base64; make one with: python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
-    )
+        key = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except ValueError:
+        key = b""
+    if not key:
+        maker = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
+        raise ChannelError(f"the webhook's secret must be base64; {maker} makes one")
+    return Signer(key)

@@ -6,7 +6,6 @@ out, and the next worker sends the same message with the same uid. Per run and c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -80,25 +79,22 @@ def _past(moment: Column[datetime | None]) -> ColumnElement[bool]:
     return or_(moment.is_(None), moment <= func.now())
 
 
-async def register(conn: AsyncConnection, names: Sequence[str]) -> None:
-    """Makes the channels known; what is known stays as it is."""
-    if names:
-        await conn.execute(insert(channel).on_conflict_do_nothing(), [{"name": name} for name in names])
-
-
 async def lease(conn: AsyncConnection, name: str, n: int, lease_s: float, trip: int) -> list[Due]:
     """Up to ``n`` due deliveries of a channel, leased for ``lease_s`` seconds; none while the channel rests.
 
     After ``trip`` failures in a row a channel is tried with one delivery at a time, by one worker at a time.
     """
+    if not (await conn.execute(select(exists().where(delivery.c.channel == name, *_ready())))).scalar_one():
+        return []
+    await conn.execute(insert(channel).values(name=name).on_conflict_do_nothing())
     state = (
         await conn.execute(
             select(channel.c.failures, and_(_past(channel.c.rest_until), _past(channel.c.probe_until)).label("open"))
             .where(channel.c.name == name)
             .with_for_update()
         )
-    ).one_or_none()
-    if state is None or not state.open:
+    ).one()
+    if not state.open:
         return []
     leased = await _lease(conn, name, 1 if state.failures >= trip else n, lease_s)
     if not leased:
@@ -125,9 +121,7 @@ async def _lease(conn: AsyncConnection, name: str, n: int, lease_s: float) -> di
         .join_from(delivery, transition)
         .where(
             delivery.c.channel == name,
-            delivery.c.state == "pending",
-            delivery.c.due_at <= func.now(),
-            _past(delivery.c.leased_until),
+            *_ready(),
             ~waits,
         )
         .order_by(delivery.c.due_at, delivery.c.id)
@@ -141,6 +135,10 @@ async def _lease(conn: AsyncConnection, name: str, n: int, lease_s: float) -> di
         .returning(delivery.c.id, delivery.c.attempts)
     )
     return {row.id: row.attempts for row in taken}
+
+
+def _ready() -> tuple[ColumnElement[bool], ...]:
+    return delivery.c.state == "pending", delivery.c.due_at <= func.now(), _past(delivery.c.leased_until)
 
 
 async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) -> list[Due]:

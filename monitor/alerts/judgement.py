@@ -1,0 +1,59 @@
+"""Rows in, judgement out: the detectors' fold and the life of the alerts, stored together as one JSON state. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitor import wire
+from monitor.alerts import lifecycle, verdict
+from monitor.detect import fold
+from monitor.detect.contract import Context, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a stretch of rows came to. ``state`` goes back in with the next stretch; ``book`` is the one inside it."""
+
+    state: Mapping[str, Any]
+    book: lifecycle.Book
+    transitions: tuple[lifecycle.Transition, ...]
+    verdict: verdict.Verdict
+
+
+def judge(run: str, state: Mapping[str, Any], rows: Iterable[Row], context: Context) -> Judgement:
+    """Judges ``rows`` of a run after all that ``state`` remembers; an empty state is that of a run before its first row."""
+    detectors = state["detect"] if state else fold.initial()
+    book = lifecycle.load(state["book"]) if state else lifecycle.Book(run)
+    transitions: list[lifecycle.Transition] = []
+    for row in rows:
+        detectors, findings = fold.observe(detectors, row, context)
+        book, changes = lifecycle.advance(book, row, findings)
+        transitions += changes
+    said = verdict.verdict(book, fold.organs(detectors, context))
+    return Judgement({"detect": detectors, "book": lifecycle.dump(book)}, book, tuple(transitions), said)
+
+
+def context(
+    *,
+    algorithm: str | None = None,
+    signal: str = "reward",
+    task: str | None = None,
+    aux: Iterable[str] = (),
+    config: Mapping[str, Any] | None = None,
+) -> Context:
+    """The context of a run as declared; what it does not declare has the catalogue's names."""
+    declared: dict[str, Any] = {"algorithm": algorithm, "signal": signal, "config": config or {}}
+    if task:
+        declared["task"] = task
+    if names := tuple(aux):
+        declared["aux"] = names
+    return Context(**declared)
+
+
+def dump_verdict(said: verdict.Verdict) -> dict[str, Any]:
+    """A verdict as JSON values."""
+    tree: dict[str, Any] = wire.spelled(dataclasses.asdict(said))
+    return tree
