@@ -1,0 +1,43 @@
+"""Free text with ``key=value`` or ``key: value`` pairs and a step: ``[run] 12/100 | loss=0.53 | reward=0.24``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from monitor.adapters.names import STEP_KEYS
+from monitor.adapters.readers.source import Raw, Source, number, whole
+
+TITLE = "key=value lines"
+
+_VALUE = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|nan|inf(?:inity)?)"
+_PAIR = re.compile(rf"(?<![\w/.@-])([A-Za-z_][\w/.@-]{{0,80}})\s*[=:]\s*({_VALUE}%?)(?=[\s,|;)\]}}]|$)", re.IGNORECASE)
+_OF = re.compile(r"(?<![\w./:=-])(\d+)\s*/\s*(\d+)(?![\w./%])")
+_WORD = re.compile(r"(?i)\b(?:global[_ ]step|step|iteration|iter|update)s?\s*[#=:]?\s*(\d+)\b")
+_STEPS = frozenset(key.lower() for key in STEP_KEYS)
+
+
+def parse(text: str) -> tuple[int, dict[str, float]] | None:
+    """The step and the values of a line, or None when it lacks one or the other."""
+    if "=" not in text and ":" not in text:
+        return None
+    values: dict[str, float] = {}
+    step: int | None = None
+    for key, written in _PAIR.findall(text):
+        if key.lower() in _STEPS:
+            step = whole(written) if step is None else step
+        elif (value := number(written)) is not None:
+            values[key] = value
+    if not values:
+        return None
+    if step is None and (of := _OF.search(text)) and int(of[1]) <= int(of[2]):
+        step = whole(of[1])
+    if step is None and (word := _WORD.search(text)):
+        step = whole(word[1])
+    return None if step is None else (step, values)
+
+
+def read(source: Source) -> Iterator[Raw]:
+    for line, text in source.lines():
+        if found := parse(text):
+            yield Raw(line, *found)
