@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 MAX_LINE_BYTES = 8 * 2**20
 """A longer line is read in pieces, so that a file without line ends costs no more memory."""
@@ -93,11 +93,13 @@ class Source:
 
     def open(self) -> BinaryIO:
         try:
-            with self.path.open("rb") as probe:
-                packed = probe.read(2) == b"\x1f\x8b"
-            handle: BinaryIO = gzip.open(self.path) if packed else self.path.open("rb")  # type: ignore[assignment]
+            handle: BinaryIO = self.path.open("rb")
         except OSError as error:
             raise ReadError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        if handle.read(2) == b"\x1f\x8b":
+            handle.close()
+            return cast(BinaryIO, gzip.open(self.path))
+        handle.seek(0)
         return handle
 
     def head(self, size: int = 2**16) -> bytes:

@@ -56,8 +56,9 @@ def numbered(records: Iterator[tuple[int, Mapping[str, object]]], notes: Notes) 
     for count, (line, record) in enumerate(itertools.chain(head, records)):
         values = numbers(record)
         step = count if key is None else step_of(record, key)
-        for counter in {key, "step", "_step"}:
-            values.pop(counter, None)
+        for counter in (key, "step", "_step"):
+            if counter is not None:
+                values.pop(counter, None)
         yield Raw(line, step, values)
 
 

@@ -1,0 +1,132 @@
+"""Judging a log file exactly as a live run is judged: row by row through the detectors and the alerts, in bounded memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from monitor import wire
+from monitor.adapters.readers import Log, LogRow, read
+from monitor.alerts import lifecycle, verdict
+from monitor.detect import fold
+from monitor.detect.contract import SEVERITIES, Context, Finding, Row
+
+Watcher = Callable[[LogRow], None]
+
+
+@dataclass(slots=True)
+class Entry:
+    """One thing that was found: an alert that opened, rose or came back. ``resolved_row`` is the row at which it closed, if it did."""
+
+    row: int
+    finding: Finding
+    alert: str
+    resolved_row: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry as JSON values."""
+        tree: dict[str, Any] = wire.spelled(dataclasses.asdict(self.finding))
+        return {"row": self.row, **tree, "resolved_row": self.resolved_row}
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What a log came to. ``notes`` says what the reader left out or assumed; ``cannot_judge`` which checks lacked an input."""
+
+    source: str
+    format: str
+    framework: str
+    context: Context
+    roles: str
+    rows: int = 0
+    first_step: int | None = None
+    last_step: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+    cannot_judge: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    caveats: list[str] = field(default_factory=list)
+    verdict: verdict.Verdict = verdict.NOT_JUDGED
+
+    def alarms(self, severity: str = "warning") -> list[Entry]:
+        """Entries at ``severity`` or above."""
+        return [entry for entry in self.entries if SEVERITIES.index(entry.finding.severity) >= SEVERITIES.index(severity)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The diagnosis as JSON values."""
+        return {
+            "source": self.source,
+            "format": self.format,
+            "framework": self.framework,
+            "task": self.context.task,
+            "aux": list(self.context.aux),
+            "roles": self.roles,
+            "rows": self.rows,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "verdict": wire.spelled(dataclasses.asdict(self.verdict)),
+            "findings": [entry.as_dict() for entry in self.entries],
+            "cannot_judge": self.cannot_judge,
+            "notes": self.notes,
+            "caveats": self.caveats,
+        }
+
+
+def context_of(log: Log, limits: Mapping[str, Mapping[str, float]] | None = None) -> Context:
+    """What the detectors are told of a log: its header's declarations and the roles of its rewards."""
+    header = log.header
+    signal = header.get("signal")
+    config = header.get("config")
+    return Context(
+        algorithm=header.get("algorithm") if isinstance(header.get("algorithm"), str) else None,
+        signal=signal if signal in wire.SIGNALS else "reward",
+        task=log.roles.task,
+        aux=log.roles.aux,
+        config=config if isinstance(config, Mapping) else {},
+        limits=limits or {},
+    )
+
+
+def judge(log: Log, context: Context, watchers: Iterable[Watcher] = ()) -> Diagnosis:
+    """Walk the rows of ``log`` once. Each of ``watchers`` sees every row."""
+    found = Diagnosis(str(log.path), log.format.title, f"{log.framework.title} ({log.framework.version})", context, log.roles.sentence)
+    book = lifecycle.Book(str(uuid.uuid5(uuid.NAMESPACE_URL, log.path.absolute().as_uri())))
+    state = fold.initial()
+    lookers = tuple(watchers)
+    open_entries: dict[str, list[Entry]] = {}
+    for each in log.rows:
+        row = Row(each.index, each.step, each.values)
+        state, findings = fold.observe(state, row, context)
+        book, transitions = lifecycle.advance(book, row, findings)
+        for change in transitions:
+            if change.to_state in SEVERITIES:
+                entry = Entry(row.index, dataclasses.replace(change.finding, severity=change.to_state), change.alert)
+                found.entries.append(entry)
+                open_entries.setdefault(change.alert, []).append(entry)
+            else:
+                for entry in open_entries.pop(change.alert, []):
+                    entry.resolved_row = row.index
+        found.rows, found.last_step = row.index + 1, row.step
+        if found.first_step is None:
+            found.first_step = row.step
+        for look in lookers:
+            look(each)
+    found.cannot_judge = fold.cannot_judge(state, context)
+    found.verdict = verdict.verdict(book, fold.organs(state, context))
+    found.notes, found.caveats = log.notes, log.names.caveats()
+    return found
+
+
+def diagnose(
+    path: Path | str,
+    task: str | None = None,
+    aux: Sequence[str] = (),
+    limits: Mapping[str, Mapping[str, float]] | None = None,
+    watchers: Iterable[Watcher] = (),
+) -> Diagnosis:
+    """Read and judge the log at ``path``; ReadError when it cannot be read."""
+    log = read(path, task, aux)
+    return judge(log, context_of(log, limits), watchers)
