@@ -1,30 +1,52 @@
 """All detectors over the rows of one run: one state, one pass.
 
-``state = {"rows", "history", "memory"}`` is plain JSON. ``observe`` never changes its arguments.
+``state`` is plain JSON: the bounded ``history`` of each series, the ``bands`` and ``bits`` of the strain channels, the ``outcome`` of the task
+reward, the newest ``steps`` and each detector's own ``memory``. ``observe`` never changes its arguments.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from typing import Any
 
-from monitor.detect import history
+from monitor.detect import history, outcome, stats, strain
 from monitor.detect.contract import Context, Detector, Finding, OrganView, Row, State
 from monitor.detect.registry import DETECTORS
-from monitor.detect.view import View
+from monitor.detect.view import TASK_FALLBACKS, View
 from monitor.metrics import ORGANS
 
 
 def initial() -> State:
     """The state of a run before its first row."""
-    return {"rows": 0, "history": {}, "memory": {}}
+    return {"rows": 0, "history": {}, "steps": [], "bands": {}, "bits": {}, "outcome": {}, "memory": {}}
+
+
+class _Lookup(dict[str, history.Series]):
+    """Series by name, made when first asked for."""
+
+    def __init__(self, kept: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def __missing__(self, name: str) -> history.Series:
+        found = self[name] = history.series(self._kept, name)
+        return found
 
 
 def observe(state: State, row: Row, context: Context) -> tuple[State, list[Finding]]:
     """The next state and every finding that holds on ``row``, in the registry's order."""
     extra = frozenset((context.task, *context.aux))
     kept = history.extend(state["history"], row.index, row.values, extra)
-    view = View(row, context, kept)
+    view = View(row, context, kept, [*state["steps"][1 - history.WINDOW :], row.step])
+    bands, view.strains, judged = strain.measure(_Lookup(kept), row.values, state["bands"], row.index)
+    view.bits = bits = strain.remember(state["bits"], view.strains, judged)
+    seen = dict(state["outcome"])
+    if view.now(view.task.name) is not None:
+        spread = stats.median(view.first_logged("group.reward_std", "reward.total.std").x)
+        sampling = outcome.Sampling(view.now("batch.sequences"), None if math.isnan(spread) else spread)
+        seen, view.outcome = outcome.assess(view.task, seen, sampling)
     memory: dict[str, Any] = dict(state["memory"])
     findings: list[Finding] = []
     for detector in DETECTORS:
@@ -33,12 +55,21 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
             memory[detector.id] = after
         if finding is not None:
             findings.append(finding)
-    return {"rows": state["rows"] + 1, "history": kept, "memory": memory}, findings
+    after_row = {
+        "rows": state["rows"] + 1,
+        "history": kept,
+        "steps": [*state["steps"][1 - history.WINDOW :], row.step],
+        "bands": bands,
+        "bits": bits,
+        "outcome": seen,
+        "memory": memory,
+    }
+    return after_row, findings
 
 
 def _missing(detector: Detector, state: State, context: Context) -> tuple[str, ...]:
     """The first need of ``detector`` that the run has not met so far, as metric names; empty when it can judge."""
-    names = {"task": (context.task, *("reward.task.mean", "reward.pass_rate", "reward.total.mean")), "aux": context.aux}
+    names = {"task": (context.task, *TASK_FALLBACKS), "aux": context.aux}
     for choice in detector.needs:
         wanted = [name for entry in choice for name in names.get(entry, (entry,))]
         if not any(name in state["history"] for name in wanted):
@@ -47,7 +78,7 @@ def _missing(detector: Detector, state: State, context: Context) -> tuple[str, .
 
 
 def cannot_judge(state: State, context: Context) -> list[str]:
-    """One sentence per detector that lacks an input: "entropy low: cannot judge, no entropy.mean logged"."""
+    """One sentence per detector that lacks an input: "Entropy low: cannot judge, no entropy.mean logged"."""
     sentences = []
     for detector in DETECTORS:
         if missing := _missing(detector, state, context):

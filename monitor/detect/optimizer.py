@@ -1,10 +1,12 @@
-"""Detectors of the optimizer: non-finite numbers, gradient spikes."""
+"""Detectors of the optimizer: non-finite numbers, gradient spikes, updates of nothing."""
 
 from __future__ import annotations
 
 import math
 
-from monitor.detect.contract import Detector, Finding, State
+from monitor.detect import cause
+from monitor.detect.contract import Detector, Finding, Parameter, State
+from monitor.detect.rules import from_strain
 from monitor.detect.view import View
 from monitor.metrics import describe
 
@@ -24,8 +26,8 @@ def _non_finite(view: View, memory: State) -> tuple[State, Finding | None]:
         value,
         title=f"{describe(name).title} is not a finite number",
         evidence=f"On this row {listed}; every later update of these weights inherits it.",
-        cause="overflow in the loss or in an importance weight, or a batch without a trained token",
-        refutation="the row's loss and gradient norm, recomputed from the same batch, are finite",
+        cause=str(cause.OVERFLOW),
+        refutation=cause.OVERFLOW.check,
     )
 
 
@@ -39,4 +41,70 @@ NON_FINITE = Detector(
     source="IEEE 754: no operation leads back from NaN",
     remedy="Stop before the optimizer step and go back to the last checkpoint with finite weights.",
     judge=_non_finite,
+)
+
+
+def _grad_spike(view: View, memory: State) -> tuple[State, Finding | None]:
+    found = from_strain(view, GRAD_SPIKE, "Gradients are spiking", ("grad",))
+    if found is not None or "grad" not in view.strains:
+        return memory, found
+    spike = view.strains["grad"]
+    return memory, view.finding(
+        GRAD_SPIKE,
+        "information",
+        spike.metric,
+        spike.value,
+        title="One gradient spike",
+        evidence=f"Gradient norm {spike.value:.3g} where {spike.normal:.3g} is normal ({spike.z:.0f} noise units); nothing else moved.",
+        cause="one unusual batch",
+        refutation="the norm stays high on the next rows",
+        baseline=spike.normal,
+    )
+
+
+GRAD_SPIKE = Detector(
+    id="grad_spike",
+    organ="optimizer",
+    title="Gradient spikes",
+    needs=(("opt.grad_norm",),),
+    rule="The gradient norm before clipping is four times its own level. Once is information; with another sign it is a warning.",
+    formula="ln norm > baseline + ln 4 by 4 noise units; with a second group on 2 of 3 rows, or with two more at once",
+    source="single clipped spikes are harmless and common",
+    remedy="Clip the norm, drop the batch, put a floor under the group's standard deviation.",
+    judge=_grad_spike,
+)
+
+
+def _learning_nothing(view: View, memory: State) -> tuple[State, Finding | None]:
+    rows = int(view.limit(LEARNING_NOTHING, "rows"))
+    logged = [s for name in ("opt.update_norm", "opt.grad_norm", "opt.loss") if (s := view.series(name)).n and view.now(name) is not None]
+    # A loss of 0 alone says nothing: on-policy it is 0 up to rounding.
+    if not logged or logged[0].name == "opt.loss" or any(s.n < rows or any(s.x[-rows:]) for s in logged):
+        return memory, None
+    outcome = view.outcome
+    solved = outcome is not None and outcome.unit and view.task.last >= 0.95
+    return memory, view.finding(
+        LEARNING_NOTHING,
+        "information" if solved else "warning",
+        logged[0].name,
+        0.0,
+        title="Steps arrive, but nothing is learned",
+        evidence=f"{' and '.join(s.name for s in logged)} exactly 0 on the last {rows} rows.",
+        cause="dataset solved: nothing is left to learn" if solved else "no sample carries an advantage, or the parameters are frozen",
+        refutation="the weights differ between two checkpoints of these rows",
+        limit=0.0,
+    )
+
+
+LEARNING_NOTHING = Detector(
+    id="learning_nothing",
+    organ="optimizer",
+    title="Learning nothing",
+    needs=(("opt.grad_norm", "opt.update_norm"),),
+    rule="Loss, gradient norm and update norm, as far as logged, are all exactly zero for 20 rows.",
+    formula="every one of them = 0 on `rows` rows; a loss of 0 alone is not enough",
+    source="an exact zero is no small number: the gradient is empty",
+    remedy="Look at the share of samples with an advantage; then at which parameters are trainable.",
+    judge=_learning_nothing,
+    parameters=(Parameter("rows", 20, "rows", "rows of exact zeros"),),
 )

@@ -2,58 +2,197 @@
 
 from __future__ import annotations
 
+from monitor.detect import cause, stats
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.view import View
 
+CHOICES = ("adv.nonzero_frac", "group.mixed_frac", "group.zero_var_frac", "group.reward_std", "reward.total.std")
+"""Where the share of samples with a signal is read from, best first."""
+
+
+def signal_series(view: View) -> tuple[str, list[float]]:
+    """``(metric, shares)``: per row the share of the batch that carries a signal; 0 or 1 where only a spread was logged."""
+    found = view.first_logged(*CHOICES)
+    x = list(found.x)
+    if found.name == "group.zero_var_frac":
+        return found.name, [1 - v for v in x]
+    if found.name in ("group.reward_std", "reward.total.std"):
+        return found.name, [float(v > 1e-6) for v in x]
+    return found.name, x
+
+
+def _solved(view: View, level: float) -> bool:
+    """Whether few contrasts mean that the prompts are solved: all pass, or a task reward in [0, 1] that is nearly full."""
+    all_pass = view.now("group.all_pass_frac")
+    if all_pass is not None:
+        return all_pass >= 0.5 * level
+    outcome = view.outcome
+    return outcome is not None and outcome.unit and stats.mean(view.task.x[-5:]) >= level
+
 
 def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
-    nonzero = view.series("adv.nonzero_frac")
-    if view.context.signal != "reward" or view.now("adv.nonzero_frac") is None:
+    if view.context.signal != "reward":
         return memory, None
-    recent = list(nonzero.x[-5:])
+    metric, shares = signal_series(view)
+    if not shares:
+        metric, shares = _lowest_reward(view)
+    if view.now(metric) is None or not shares:
+        return memory, None
     floor = view.limit(NO_SIGNAL, "floor")
-    dead = [x for x in nonzero.x[-10:] if x <= 1e-3]
-    low = [x for x in recent if x < floor]
-    if len(low) < 3 or recent[-1] >= floor:
+    window = shares[-12:] if metric in CHOICES else shares[-8:]
+    low = [x < floor for x in window]
+    before = stats.median(shares[:-8]) if len(shares) > 12 else 1.0
+    fresh = sum(low[-5:]) >= 4 and low[-1] and len(shares) >= 10 and before >= 2 * floor and metric in CHOICES[:3]
+    lasting = len(shares) >= len(window) >= 8 and sum(low) >= 0.8 * len(window) and (len(window) == 12 or metric not in CHOICES) and _no_better(view)
+    if not (fresh or lasting):
         return memory, None
-    solved = view.now("group.all_pass_frac") or 0.0
-    if solved >= view.limit(NO_SIGNAL, "solved"):
+    solved = _solved(view, view.limit(NO_SIGNAL, "solved"))
+    share = stats.mean(window[-5:])
+    dead = len(shares) >= 10 and not any(shares[-10:])
+    evidence = (
+        f"On {sum(low)} of the last {len(window)} rows less than {floor:.0%} of the batch carries a signal ({metric}); "
+        f"mean of the last five {share:.1%}."
+    )
+    if solved:
         return memory, view.finding(
             NO_SIGNAL,
             "information",
-            "adv.nonzero_frac",
-            recent[-1],
-            title="The prompts are solved: nearly every group passes",
-            evidence=f"{solved:.0%} of the groups pass completely; {recent[-1]:.0%} of the samples carry an advantage.",
-            cause="the dataset is solved",
+            metric,
+            share,
+            title="The prompts are solved: hardly a group is left with both outcomes",
+            evidence=evidence,
+            cause="dataset solved: nearly every sample passes",
             advice="Move to harder prompts, or stop here.",
             limit=floor,
         )
+    why = _triage(view)
     return memory, view.finding(
         NO_SIGNAL,
-        "critical" if len(dead) >= 10 else "warning",
-        "adv.nonzero_frac",
-        recent[-1],
+        "critical" if dead else "warning",
+        metric,
+        share,
         title="Almost no sample carries a learning signal",
-        evidence=f"Only {recent[-1]:.1%} of the samples have an advantage, below {floor:.0%} on {len(low)} of the last {len(recent)} rows.",
-        cause="all samples of a group score alike: the verifier fails, answers are truncated, or the prompts are too hard",
-        refutation="rollouts of one group differ in quality when read, and the verifier scores them apart",
+        evidence=evidence,
+        cause=str(why),
+        refutation=why.check,
         limit=floor,
     )
+
+
+def _lowest_reward(view: View) -> tuple[str, list[float]]:
+    """Without any spread: 0 on rows whose task reward equals the lowest of a reward that is never below 0, else 1."""
+    task, outcome = view.task, view.outcome
+    if outcome is None or not outcome.unit:
+        return task.name, []
+    return task.name, [float(v > 1e-9) for v in task.x]
+
+
+def _no_better(view: View) -> bool:
+    """Whether the task reward of the last 12 rows is no higher than what came before them."""
+    x = view.task.x
+    if len(x) <= 16:
+        return True
+    return stats.mean(x[-12:]) <= stats.mean(x[:-12])
+
+
+def _triage(view: View) -> cause.Cause:
+    """Why nothing passes, in the order in which it is cheap to check: truncation, verifier and environment, then difficulty."""
+    if (view.now("len.truncated_frac") or 0.0) > 0.5:
+        return cause.LENGTH_CAP
+    if (view.now("env.error_frac") or 0.0) > 0.2 or (view.now("env.tool_fail_frac") or 0.0) > 0.5:
+        return cause.VERIFIER
+    likely = cause.likely(view)
+    return cause.NO_CONTRAST if likely is cause.OVER_TRAINED else likely
 
 
 NO_SIGNAL = Detector(
     id="no_signal",
     organ="signal",
     title="No learning signal",
-    needs=(("adv.nonzero_frac", "group.zero_var_frac", "group.reward_std", "reward.total.std"),),
-    rule="Too few samples have an advantage, so the update is nearly empty.",
-    formula="adv.nonzero_frac < floor on 3 of 5 rows; critical when zero on 10 rows",
+    needs=((*CHOICES, "task"),),
+    rule="Too few samples have an advantage, so the update is nearly empty. Solved prompts look the same and are information.",
+    formula="share with a signal < floor on 10 of 12 rows with a task reward no better than before, or newly on 4 of 5; critical at 0 on 10 rows",
     source="DAPO, arXiv 2503.14476, section 3.2",
     remedy="Read the rollouts of one group; fix the verifier, raise the length cap, ease the prompts or sample dynamically.",
     judge=_no_signal,
     parameters=(
-        Parameter("floor", 0.2, "fraction", "least share of samples with an advantage"),
-        Parameter("solved", 0.8, "fraction", "share of groups that all pass from which the prompts count as solved"),
+        Parameter("floor", 0.2, "fraction", "least share of samples or groups with a signal"),
+        Parameter("solved", 0.8, "reward", "task reward in [0, 1] from which few contrasts count as solved prompts"),
     ),
+)
+
+
+def _all_fail(view: View, memory: State) -> tuple[State, Finding | None]:
+    failing, now = view.series("group.all_fail_frac"), view.now("group.all_fail_frac")
+    if now is None or failing.n < 4 or view.context.signal != "reward":
+        return memory, None
+    level = view.limit(ALL_FAIL, "share")
+    window = failing.x[-5:]
+    over = len([x for x in window if x >= level])
+    before = stats.median(failing.x[: -min(8, max(1, len(failing.x) // 3))])
+    if over < 3 or now < level or before > level - 0.3:
+        return memory, None
+    why = _triage(view)
+    return memory, view.finding(
+        ALL_FAIL,
+        "warning",
+        "group.all_fail_frac",
+        now,
+        title="Most groups fail completely",
+        evidence=f"{now:.0%} of the groups have no passing sample, {level:.0%} or more on {over} of the last {len(window)} rows; "
+        f"it was {before:.0%}.",
+        cause=str(why),
+        refutation=why.check,
+        baseline=before,
+        limit=level,
+    )
+
+
+ALL_FAIL = Detector(
+    id="all_fail",
+    organ="signal",
+    title="Groups where all fail",
+    needs=(("group.all_fail_frac",),),
+    rule="In most groups no sample passes, where before many did.",
+    formula="all_fail >= share on 3 of 5 rows and 30 points above its baseline",
+    source="zero-variance groups split by side: all-pass is information, all-fail a fault",
+    remedy="In this order: truncation, verifier errors, environment errors, then difficulty.",
+    judge=_all_fail,
+    parameters=(Parameter("share", 0.6, "fraction", "share of all-fail groups that is too much"),),
+)
+
+
+def _huge_advantage(view: View, memory: State) -> tuple[State, Finding | None]:
+    now, series = view.now("adv.abs_max"), view.series("adv.abs_max")
+    if now is None or series.n < 8:
+        return memory, None
+    usual = stats.median(series.x[:-1])
+    factor = view.limit(HUGE_ADVANTAGE, "factor")
+    if usual <= 0 or now < factor * usual:
+        return memory, None
+    return memory, view.finding(
+        HUGE_ADVANTAGE,
+        "warning",
+        "adv.abs_max",
+        now,
+        title="One advantage dwarfs the others",
+        evidence=f"The largest advantage is {now:.4g}, {now / usual:.0f} times its median {usual:.3g}.",
+        cause="division by a group spread of nearly zero",
+        refutation="the spread of that sample's group is not near zero",
+        baseline=usual,
+        limit=factor * usual,
+    )
+
+
+HUGE_ADVANTAGE = Detector(
+    id="huge_advantage",
+    organ="signal",
+    title="Huge advantage",
+    needs=(("adv.abs_max",),),
+    rule="The largest advantage is 50 times its own median.",
+    formula="adv.abs_max > factor * median",
+    source="normalising by a group's standard deviation has no floor in several frameworks",
+    remedy="Add a floor to the standard deviation, or drop groups without variance before normalising.",
+    judge=_huge_advantage,
+    parameters=(Parameter("factor", 50, "-", "multiple of the median that is huge"),),
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monitor.detect import history
 from monitor.detect.contract import Context, Detector, Finding, Row
 from monitor.detect.history import Series
+from monitor.detect.outcome import Outcome
+from monitor.detect.strain import Strain, held, onset
 
 TASK_FALLBACKS = ("reward.task.mean", "reward.pass_rate", "reward.total.mean")
 """Where the declared task reward was never logged, the first of these that was stands for it."""
@@ -17,12 +20,15 @@ TASK_FALLBACKS = ("reward.task.mean", "reward.pass_rate", "reward.total.mean")
 class View:
     """A row in its run. Cheap to make: series are looked up when asked for and remembered for the other detectors of the row."""
 
-    __slots__ = ("_cache", "_history", "context", "row")
+    __slots__ = ("_cache", "_history", "_steps", "bits", "context", "outcome", "row", "strains")
 
-    def __init__(self, row: Row, context: Context, kept: Mapping[str, Any]) -> None:
+    def __init__(self, row: Row, context: Context, kept: Mapping[str, Any], steps: Sequence[int] = ()) -> None:
         self.row, self.context = row, context
-        self._history = kept
+        self._history, self._steps = kept, steps
         self._cache: dict[str, Series] = {}
+        self.strains: Mapping[str, Strain] = {}
+        self.bits: Mapping[str, int] = {}
+        self.outcome: Outcome | None = None
 
     def series(self, name: str) -> Series:
         """The history of ``name`` including this row; empty when it was never logged."""
@@ -48,6 +54,12 @@ class View:
         return sorted(self._history)
 
     @property
+    def resumed(self) -> bool:
+        """Whether the step counter went backwards within the last three rows: the first rows after a resume are unusual by themselves."""
+        steps = self._steps[-4:]
+        return any(b < a for a, b in itertools.pairwise(steps))
+
+    @property
     def task(self) -> Series:
         """The task reward: the declared series, else the best stand-in that was logged."""
         return self.first_logged(self.context.task, *TASK_FALLBACKS)
@@ -56,6 +68,21 @@ class View:
     def aux(self) -> list[Series]:
         """The auxiliary rewards that were logged."""
         return [found for name in self.context.aux if (found := self.series(name)).n]
+
+    def held(self, group: str, of: int) -> int:
+        """On how many of the latest ``of`` judged rows ``group`` was strained."""
+        return held(self.bits.get(group, 0), of)
+
+    def others(self, *own: str) -> list[Strain]:
+        """The strains of this row outside the groups ``own``, first mover first."""
+        found = [s for group, s in self.strains.items() if group not in own]
+        return sorted(found, key=lambda s: (-onset(self.bits.get(s.group, 0)), s.group))
+
+    def step_of(self, rows_ago: int) -> int:
+        """The step of the row ``rows_ago`` rows back, as far as remembered."""
+        if not self._steps:
+            return self.row.step
+        return self._steps[max(0, len(self._steps) - 1 - rows_ago)]
 
     def limit(self, detector: Detector, name: str) -> float:
         """The threshold ``name`` of ``detector``: the context's override or the default."""

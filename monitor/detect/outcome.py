@@ -1,0 +1,141 @@
+"""How the task reward stands: its best level so far, whether it rises, and whether it has fallen by more than noise and by enough to matter.
+
+A fall has to pass two gates: standard errors of the run's own row-to-row noise (never less than that of the batch where its size is logged)
+and a share of what there was to lose. The fewer rows it rests on, the stricter both are, so that a verifier that breaks is seen at once and
+eight noisy rollouts are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.detect import stats
+from monitor.detect.history import Series
+
+LEVEL_ROWS = 5
+"""Rows whose mean is a level."""
+RECENT_ROWS = 16
+"""Newest rows whose noise counts by itself."""
+GATES = ((1, 8.0, 0.5), (2, 6.0, 0.4), (3, 4.5, 0.33), (8, 4.5, 0.25))
+"""(rows averaged, least standard errors, least share of the level lost): any of them is a fall."""
+DIP = (2, 3.0, 0.15)
+"""The milder gate by which a fall supports another detector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``best`` is the highest level so far and ``best_at`` its row; ``recent`` the mean of the ``rows`` newest values that decided; ``share``
+    of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``unit`` says that every value so far lies in [0, 1]."""
+
+    metric: str
+    best: float
+    best_at: int
+    recent: float
+    rows: int
+    share: float
+    z: float
+    noise: float
+    unit: bool
+    fallen: bool
+    dip: bool
+    rising: bool
+
+    def says(self) -> str:
+        return f"{self.metric} {self.recent:.3g} over {self.rows} rows, was {self.best:.3g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a row says of its own sampling error: rollouts in the batch and the spread of their rewards, as far as logged."""
+
+    sequences: float | None = None
+    spread: float | None = None
+
+
+SPREAD_SHARE = 0.1
+"""Least noise of a row's mean as a share of the rewards' spread, where the batch size is unknown: the error of 100 rollouts."""
+
+
+def row_noise(x: list[float], unit: bool, level: float, sampling: Sampling) -> float:
+    """Standard deviation of one row: of all rows or of the newest ones, whichever is noisier (rewards that start at 0 get noisier as they
+    rise), widened while the rows are few, and at least the sampling error of the batch."""
+    sd = max(stats.noise(x), stats.noise(x[-RECENT_ROWS:])) * math.sqrt(1 + 4 / max(len(x), 1))
+    if unit and sampling.sequences:
+        sd = max(sd, stats.binomial_se(min(max(level, 0.0), 1.0), sampling.sequences))
+    if sampling.spread:
+        sd = max(sd, SPREAD_SHARE * sampling.spread)
+    return sd
+
+
+def rising(x: list[float], sd: float) -> bool:
+    """Whether the newest four rows lie above the eight before them by more than 1.5 standard errors."""
+    if len(x) < 8:
+        return False
+    now, before = x[-4:], x[-12:-4]
+    return stats.mean(now) - stats.mean(before) > 1.5 * sd * math.sqrt(1 / len(now) + 1 / len(before))
+
+
+def remember(series: Series, memory: Mapping[str, Any]) -> dict[str, Any]:
+    """The memory with the newest value counted: the best level, its row, and the range of all values.
+
+    It restarts when the context names another series.
+    """
+    x = series.x
+    after: dict[str, Any] = dict(memory)
+    if after.get("name") != series.name:
+        after = {"name": series.name, "low": x[-1], "high": x[-1]}
+    after["low"], after["high"] = min(after["low"], x[-1]), max(after["high"], x[-1])
+    if len(x) > LEVEL_ROWS:
+        level = float(f"{stats.mean(x[-LEVEL_ROWS - 1 : -1]):.6g}")
+        if level > after.get("best", -math.inf):
+            after["best"], after["best_at"] = level, series.at[-2]
+    return after
+
+
+def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling) -> tuple[dict[str, Any], Outcome | None]:
+    """The next memory and the outcome of the row just added; no outcome before the fourth value."""
+    x = list(series.x)
+    if not x:
+        return dict(memory), None
+    after = remember(series, memory)
+    if len(x) < 4:
+        return after, None
+    unit = bool(after["low"] >= 0 and after["high"] <= 1)
+    tests = [_test(x, gate, unit, after, sampling) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
+    dip = any(t.passed for t in tests)
+    falls = [t for t in tests if t.gate != DIP]
+    found = next((t for t in falls if t.passed), falls[0])
+    up = rising(x, found.sd)
+    best_at = int(after.get("best_at", series.at[-2]))
+    return after, Outcome(
+        series.name, found.level, best_at, found.recent, found.gate[0], found.share, min(found.z, 99.0), found.sd, unit, found.passed, dip, up
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    gate: tuple[int, float, float]
+    level: float
+    recent: float
+    share: float
+    z: float
+    sd: float
+    passed: bool
+
+
+def _test(x: list[float], gate: tuple[int, float, float], unit: bool, memory: Mapping[str, Any], sampling: Sampling) -> _Tested:
+    """One gate on the newest values of ``x``. In the first rows the level is the mean of what came before the rows under test."""
+    rows, least_z, least_share = gate
+    level = float(memory["best"]) if "best" in memory else stats.mean(x[:-rows])
+    sd = row_noise(x[:-rows], unit, level, sampling)
+    recent = stats.mean(x[-rows:])
+    se = sd * math.sqrt(1 / rows + 1 / min(LEVEL_ROWS, len(x) - rows))
+    drop, room = level - recent, level - (0.0 if unit else float(memory["low"]))
+    share = drop / room if room > 0 else 0.0
+    z = drop / se if se > 0 else (math.inf if drop > 0 else 0.0)
+    # A series that never moved says nothing of its noise: only a lasting change of it counts.
+    passed = z >= least_z and share >= least_share and (unit or sd > 0 or rows >= 3)
+    return _Tested(gate, level, recent, share, z, sd, passed)

@@ -1,0 +1,166 @@
+"""Detectors of the policy: importance weights, sampler mismatch, entropy, KL to the reference."""
+
+from __future__ import annotations
+
+from monitor.detect import cause, stats
+from monitor.detect.contract import Detector, Finding, Parameter, State
+from monitor.detect.rules import from_strain, support
+from monitor.detect.view import View
+
+
+def _weight_explosion(view: View, memory: State) -> tuple[State, Finding | None]:
+    mean = view.series("iw.mean")
+    low, high = view.limit(WEIGHT_EXPLOSION, "mean_low"), view.limit(WEIGHT_EXPLOSION, "mean_high")
+    outside = [x for x in mean.x[-5:] if not low <= x <= high]
+    if view.now("iw.mean") is not None and len(outside) >= 3 and not low <= mean.last <= high:
+        why = cause.likely(view)
+        signs = support(view, "weights", "mismatch")
+        fallen = view.outcome is not None and view.outcome.fallen
+        return memory, view.finding(
+            WEIGHT_EXPLOSION,
+            "critical" if fallen else "warning",
+            "iw.mean",
+            mean.last,
+            title="The importance weights no longer average 1",
+            evidence=f"The mean weight is {mean.last:.3g}, outside {low:g} to {high:g} on {len(outside)} of the last {len(mean.x[-5:])} rows"
+            + (f"; with it {', '.join(signs)}." if signs else "."),
+            cause=str(why),
+            refutation=why.check,
+            baseline=stats.median(mean.first[:5]),
+            limit=low if mean.last < low else high,
+        )
+    return memory, from_strain(view, WEIGHT_EXPLOSION, "Importance weights are concentrating on few tokens", ("weights",), ("mismatch",))
+
+
+WEIGHT_EXPLOSION = Detector(
+    id="weight_explosion",
+    organ="policy",
+    title="Importance weights explode",
+    needs=(("iw.ess", "iw.mean"),),
+    rule="The effective sample size collapses or the mean weight leaves 1, and another part of the policy or the reward moves too.",
+    formula="iw.ess < baseline / 1.6 or |ln iw.mean| > baseline + .2, by 4 noise units, with a second group; or the mean outside [.5, 2] on 3 of 5",
+    source="effective sample size: Kong (1992); truncated weights hide it: Ionides (2008)",
+    remedy="Clip the ratio, truncate or mask large weights, lower the staleness, halve the learning rate.",
+    judge=_weight_explosion,
+    parameters=(
+        Parameter("mean_low", 0.5, "ratio", "least mean weight that is normal without a baseline"),
+        Parameter("mean_high", 2.0, "ratio", "largest mean weight that is normal without a baseline"),
+    ),
+)
+
+
+def _mismatch(view: View, memory: State) -> tuple[State, Finding | None]:
+    return memory, from_strain(view, MISMATCH, "The sampler is drifting away from the policy that is trained", ("mismatch",), ("weights",))
+
+
+MISMATCH = Detector(
+    id="mismatch",
+    organ="policy",
+    title="Sampler mismatch",
+    needs=(("mismatch.kl.k3", "mismatch.logp_absdiff.mean"),),
+    rule="The divergence between sampler and trainer grows to a multiple of this run's own level, and something else moves with it.",
+    formula="ln mismatch.kl.k3 > baseline + ln 3 (ln 2 for the mean log-prob gap) by 4 noise units, with a second group",
+    source="growth in log space, because levels differ by model: dense 1e-5 to 1e-3, mixture of experts 1e-3 to 1e-1 nats per token",
+    remedy="At constant staleness check the weight sync first, then sampling temperature and precision; else lower the staleness.",
+    judge=_mismatch,
+)
+
+
+def _entropy_high(view: View, memory: State) -> tuple[State, Finding | None]:
+    return memory, from_strain(view, ENTROPY_HIGH, "Entropy is rising out of its range", ("entropy",))
+
+
+ENTROPY_HIGH = Detector(
+    id="entropy_high",
+    organ="policy",
+    title="Entropy rises",
+    needs=(("entropy.mean",),),
+    rule="Entropy grows to 1.4 times its own level while the task reward does not rise, and something else moves with it.",
+    formula="ln entropy.mean > baseline + ln 1.4 by 4 noise units, with a second group; quiet while the task reward rises",
+    source="relative, because healthy levels span 1e-4 to 3 nats per token",
+    remedy="Set the entropy coefficient to 0, tighten the upper clip, add or raise the KL penalty.",
+    judge=_entropy_high,
+)
+
+REFERENCE_ROWS = 5
+"""Rows before the reference level of entropy is taken: the first updates fall fast in healthy runs."""
+
+
+def _entropy_low(view: View, memory: State) -> tuple[State, Finding | None]:
+    entropy, now, outcome = view.series("entropy.mean"), view.now("entropy.mean"), view.outcome
+    if now is None or entropy.n < REFERENCE_ROWS + 5 or outcome is None:
+        return memory, None
+    reference = stats.median(entropy.first[REFERENCE_ROWS:])
+    task = view.task.x
+    if now > 0.5 * reference:
+        return {}, None
+    if "halved" not in memory:
+        return {"halved": entropy.n, "task": float(f"{stats.mean(task[-5:]):.6g}")}, None
+    waited = entropy.n - memory["halved"]
+    patience = view.limit(ENTROPY_LOW, "patience")
+    if now > view.limit(ENTROPY_LOW, "share") * reference or waited < patience:
+        return memory, None
+    recent = stats.mean(task[-5:])
+    gain = recent - memory["task"]
+    if gain > 2 * outcome.noise / 5**0.5 or (outcome.unit and recent >= view.limit(ENTROPY_LOW, "solved")):
+        return memory, None
+    nonzero = _signal_share(view)
+    dying = nonzero is not None and nonzero < 0.2
+    level = "critical" if dying and outcome.fallen else "warning" if dying or outcome.dip else "watch"
+    return memory, view.finding(
+        ENTROPY_LOW,
+        level,
+        "entropy.mean",
+        now,
+        title="Entropy has collapsed and the task reward no longer gains",
+        evidence=f"Entropy is {now:.3g}, {now / reference:.0%} of its reference {reference:.3g}; in {waited} rows since it halved the task reward "
+        f"changed by {gain:+.3g}" + (f"; {nonzero:.0%} of the samples carry a signal." if nonzero is not None else "."),
+        cause="premature convergence: the policy stopped exploring before the task was solved",
+        refutation="at a higher sampling temperature the same checkpoint scores no better on any prompt",
+        baseline=reference,
+        limit=view.limit(ENTROPY_LOW, "share") * reference,
+    )
+
+
+def _signal_share(view: View) -> float | None:
+    """The share of samples or groups that carry a signal on this row, from whatever was logged."""
+    for name, flip in (("adv.nonzero_frac", False), ("group.mixed_frac", False), ("group.zero_var_frac", True)):
+        value = view.now(name)
+        if value is not None:
+            return 1 - value if flip else value
+    return None
+
+
+ENTROPY_LOW = Detector(
+    id="entropy_low",
+    organ="policy",
+    title="Entropy collapses",
+    needs=(("entropy.mean",), ("task",)),
+    rule="Entropy is under 30 % of its reference and the task has gained nothing since it halved; quiet when the task is solved.",
+    formula="H < share * median(H, rows 5 to 24) and no task gain for `patience` rows since H < reference / 2, with dying signal or falling task",
+    source="Cui et al., arXiv 2505.22617: reward is bought with entropy; no absolute level, see the healthy range above",
+    remedy="Raise the upper clip (0.28), add a small entropy bonus, sample prompts dynamically.",
+    judge=_entropy_low,
+    parameters=(
+        Parameter("share", 0.3, "fraction", "share of the reference entropy under which it counts as collapsed"),
+        Parameter("patience", 10, "rows", "rows without task gain since entropy halved"),
+        Parameter("solved", 0.9, "reward", "task reward in [0, 1] from which low entropy is a solved task"),
+    ),
+)
+
+
+def _kl_acceleration(view: View, memory: State) -> tuple[State, Finding | None]:
+    return memory, from_strain(view, KL_ACCELERATION, "KL to the reference is accelerating", ("kl",))
+
+
+KL_ACCELERATION = Detector(
+    id="kl_acceleration",
+    organ="policy",
+    title="KL accelerates",
+    needs=(("kl_ref.k3",),),
+    rule="KL to the reference runs ahead of its own trend by a factor of two, and something else moves with it. Steady growth is no fault.",
+    formula="ln KL > trend of the baseline, continued halfway, + ln 2, by 4 noise units, with a second group",
+    source="k3 estimator: Schulman (2020); over-optimisation grows with the root of KL: Gao et al., arXiv 2210.10760",
+    remedy="Raise the KL coefficient, halve the learning rate, or reset the reference after a rollback.",
+    judge=_kl_acceleration,
+)

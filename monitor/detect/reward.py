@@ -1,0 +1,282 @@
+"""Detectors of the reward: is the task being learned, and is it the task that is being learned?"""
+
+from __future__ import annotations
+
+import math
+
+from monitor.detect import cause, stats
+from monitor.detect.contract import Detector, Finding, Parameter, State
+from monitor.detect.history import Series
+from monitor.detect.view import View
+
+
+def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
+    outcome = view.outcome
+    if outcome is None or not outcome.fallen or view.context.signal != "reward":
+        return memory, None
+    why = cause.likely(view)
+    signs = [s.says() for s in view.others()]
+    return memory, view.finding(
+        PEAK_AND_FALL,
+        "critical" if outcome.share >= 0.5 and (outcome.rows >= 2 or signs) else "warning",
+        outcome.metric,
+        outcome.recent,
+        title="The task reward is falling from its best level",
+        evidence=f"Mean of the last {outcome.rows} rows {outcome.recent:.3g}, best level {outcome.best:.3g}: {outcome.share:.0%} of it is lost, "
+        f"{outcome.z:.0f} standard errors" + (f"; with it {', '.join(signs)}." if signs else "."),
+        cause=str(why),
+        refutation=why.check,
+        baseline=outcome.best,
+    )
+
+
+PEAK_AND_FALL = Detector(
+    id="peak_and_fall",
+    organ="reward",
+    title="Peak and fall",
+    needs=(("task",),),
+    rule="The task reward has lost a third of its best level (half of it for a single row), by several standard errors of the run's own noise.",
+    formula="best 5-row mean - mean of the last k rows > z standard errors and a share of the level, for (k, z, share) any of "
+    "(1, 8, .5), (2, 6, .4), (3, 4.5, .33), (8, 4.5, .25)",
+    source="noise from successive differences: von Neumann (1941); at least the sampling error of the batch where its size is logged",
+    remedy="Go back to the checkpoint nearest the peak, halve the learning rate, raise the KL coefficient.",
+    judge=_peak_and_fall,
+)
+
+
+def _gain(series: Series, rows: int) -> tuple[float, float, float] | None:
+    """``(gain, standard error, start)`` of the newest ``rows`` against the first ones; None while they overlap."""
+    if series.n < 2 * rows + 1:
+        return None
+    start, now = stats.mean(series.first[:rows]), stats.mean(series.x[-rows:])
+    return now - start, stats.noise(series.x) * math.sqrt(2 / rows), start
+
+
+def _unit(series: Series) -> bool:
+    return min(*series.first, *series.x) >= 0 and max(*series.first, *series.x) <= 1
+
+
+def _aux_divergence(view: View, memory: State) -> tuple[State, Finding | None]:
+    task = view.task
+    if view.now(task.name) is None or not view.aux:
+        return memory, None
+    aux = max(view.aux, key=lambda s: _aux_move(s))
+    farmed = _diverges(view, task, aux)
+    run = memory.get("run", 0) + 1 if farmed else 0
+    if not farmed:
+        return {"run": 0}, None
+    gain_a, gain_t = _gain(aux, 5), _gain(task, 5)
+    outcome = view.outcome
+    dip = outcome is not None and outcome.dip
+    patience = view.limit(AUX_DIVERGENCE, "patience")
+    if run < 3 and not dip:
+        return {"run": run}, None
+    level = "critical" if outcome is not None and outcome.fallen else "warning" if dip or run >= patience else "watch"
+    a = f"{gain_a[0]:+.3g} since the start" if gain_a else f"now {aux.last:.3g}"
+    t = f"{gain_t[0]:+.3g}" if gain_t else f"now {task.last:.3g}"
+    return {"run": run}, view.finding(
+        AUX_DIVERGENCE,
+        level,
+        aux.name,
+        aux.last,
+        title="The auxiliary reward is being earned instead of the task",
+        evidence=f"{aux.name} {a} while {task.name} {t}, for {run} rows" + (f"; {outcome.says()}." if dip and outcome is not None else "."),
+        cause=str(cause.FARMED),
+        refutation=cause.FARMED.check,
+        baseline=stats.mean(aux.first[:5]),
+    )
+
+
+def _aux_move(series: Series) -> float:
+    """How far the newest values lie above the series' own earlier range, in noise units."""
+    if len(series.x) < 6:
+        return 0.0
+    return (stats.mean(series.x[-3:]) - stats.median(series.x[:-3])) / (stats.robust_noise(series.x[:-3]) or 1e-9)
+
+
+def _diverges(view: View, task: Series, aux: Series) -> bool:
+    """Whether ``aux`` gains while ``task`` does not: a share of the known headroom where both lie in [0, 1]; else a surge with a falling task,
+    or a long rise during a long fall."""
+    gain_a, gain_t = _gain(aux, 5), _gain(task, 5)
+    if gain_a is not None and gain_t is not None and _unit(aux) and _unit(task):
+        head_a, head_t = max(1 - gain_a[2], 0.05), max(1 - gain_t[2], 0.05)
+        # A steady rise is certain before its two ends are far apart.
+        steady = stats.kendall(aux.x[-12:]) > 3
+        surely_a = (gain_a[0] - (1.0 if steady else 2.5) * gain_a[1]) / head_a
+        at_most_t = (gain_t[0] + 2.5 * gain_t[1]) / head_t
+        if surely_a > view.limit(AUX_DIVERGENCE, "gain") and at_most_t < view.limit(AUX_DIVERGENCE, "ratio") * gain_a[0] / head_a:
+            return True
+    outcome = view.outcome
+    if outcome is not None and outcome.dip and _aux_move(aux) > 5 and cause.aux_surge(view) is not None:
+        return True
+    return _long_divergence(task, aux)
+
+
+BLOCK = 24
+"""Rows averaged where single rows are too noisy to tell."""
+
+
+def _long_divergence(task: Series, aux: Series) -> bool:
+    """Whether the task's newest ``BLOCK`` rows lie a third below its best earlier block while the auxiliary reward's lie above theirs."""
+    n = min(len(task.x), len(aux.x))
+    if n < 2 * BLOCK + 4 or task.at[-n:] != aux.at[-n:]:
+        return False
+    t, a = task.x[-n:], aux.x[-n:]
+    blocks = [(stats.mean(t[i : i + BLOCK]), i) for i in range(n - 2 * BLOCK + 1)]
+    best, i = max(blocks)
+    fall, rise = best - stats.mean(t[-BLOCK:]), stats.mean(a[-BLOCK:]) - stats.mean(a[i : i + BLOCK])
+    room = best - min(*t, *task.first)
+    se = math.sqrt(2 / BLOCK)
+    return fall > max(2.5 * stats.noise(t) * se, room / 3) and rise > 2.5 * stats.noise(a) * se
+
+
+AUX_DIVERGENCE = Detector(
+    id="aux_divergence",
+    organ="reward",
+    title="Auxiliary and task reward diverge",
+    needs=(("task",), ("aux",)),
+    rule="An auxiliary reward gains while the task gains far less of its headroom, or surges while the task falls.",
+    formula="(dA - 2.5 SE) / H_A > gain and (dT + 2.5 SE) / H_T < ratio * dA / H_A for `patience` rows, H = 1 - start, rewards in [0, 1]; "
+    "or aux 5 noise units up and task down; or the same over blocks of 24 rows",
+    source="headroom-normalised gain ratio; persistence because format is commonly learned before accuracy",
+    remedy="Lower the weight of the auxiliary reward or cap it per sample, add a KL penalty, read the rollouts that earn most of it.",
+    judge=_aux_divergence,
+    parameters=(
+        Parameter("gain", 0.05, "fraction", "least share of the auxiliary headroom that was gained"),
+        Parameter("ratio", 0.25, "-", "task gain over auxiliary gain, both per headroom, under which they diverge"),
+        Parameter("patience", 6, "rows", "rows of divergence before it is a warning while the task has not fallen"),
+    ),
+)
+
+
+def _audit_gap(view: View, memory: State) -> tuple[State, Finding | None]:
+    audit, task = view.series("reward.audit.mean"), view.task
+    now_t, now_a = view.now(task.name), view.now(audit.name)
+    if now_t is None or now_a is None or task.name == audit.name:
+        return memory, None
+    gap = float(f"{now_t - now_a:.6g}")
+    gaps = [*memory.get("gaps", []), gap][-40:]
+    after: State = {"gaps": gaps}
+    if len(gaps) < 4:
+        return after, None
+    usual = stats.median(gaps[:-3]) if len(gaps) >= 8 else 0.0
+    recent = gaps[-2:]
+    least = view.limit(AUDIT_GAP, "gap") * _span(task, audit)
+    noise = stats.robust_noise(gaps[:-2]) if len(gaps) > 8 else 0.0
+    apart = [g - usual for g in recent]
+    if min(apart) > max(least, 4 * noise):
+        up = True
+    elif max(apart) < -max(least, 4 * noise):
+        up = False
+    else:
+        return after, None
+    why = cause.CHEATED if up else cause.VERIFIER
+    return after, view.finding(
+        AUDIT_GAP,
+        "critical" if min(abs(a) for a in apart) > 2 * least else "warning",
+        audit.name,
+        now_a,
+        title="The trained reward and the independent one part ways",
+        evidence=f"{task.name} is {now_t:.3g} and {audit.name} {now_a:.3g}: a gap of {gap:+.3g} where {usual:+.3g} was usual.",
+        cause=str(why),
+        advice=None if up else "Score old rollouts again; look for a test that cannot be met, a changed environment or a flaky check.",
+        refutation=why.check,
+        baseline=usual,
+        limit=least,
+    )
+
+
+def _span(*series: Series) -> float:
+    """The range of the rewards: 1 where all lie in [0, 1], else what was seen of them."""
+    if all(_unit(s) for s in series):
+        return 1.0
+    values = [v for s in series for v in (*s.first, *s.x)]
+    return max(values) - min(values)
+
+
+AUDIT_GAP = Detector(
+    id="audit_gap",
+    organ="reward",
+    title="Audit gap",
+    needs=(("reward.audit.mean",), ("task",)),
+    rule="The reward that is trained and a verifier that is not trained on disagree by much more than they used to, in either direction.",
+    formula="gap - usual gap > max(gap * range, 4 noise units) on two rows; the usual gap is the median so far, 0 in the first eight rows",
+    source="a held-out verifier is the only scalar that tells a hack from learning: Gao et al., arXiv 2210.10760",
+    remedy="Stop; read rollouts that score full on one side and fail on the other; repair the verifier before training on.",
+    judge=_audit_gap,
+    parameters=(Parameter("gap", 0.2, "fraction", "least change of the gap, as a share of the rewards' range"),),
+)
+
+
+def _eval_gap(view: View, memory: State) -> tuple[State, Finding | None]:
+    held_out, task = view.series("eval.task.mean"), view.task
+    if view.now(held_out.name) is None or len(held_out.x) < 4:
+        return memory, None
+    x = list(held_out.x)
+    best, recent = max(stats.mean(x[i : i + 2]) for i in range(len(x) - 2)), stats.mean(x[-2:])
+    noise = stats.robust_noise(x[:-2]) if len(x) > 4 else stats.noise(x[:-1])
+    drop, room = best - recent, _span(held_out)
+    trained = [v for at, v in zip(task.at, task.x, strict=True) if at > held_out.at[-3]]
+    before = [v for at, v in zip(task.at, task.x, strict=True) if at <= held_out.at[-3]]
+    if not trained or not before or drop < max(view.limit(EVAL_GAP, "drop") * room, 4 * noise) or stats.mean(trained) < stats.mean(before[-5:]):
+        return memory, None
+    return memory, view.finding(
+        EVAL_GAP,
+        "warning",
+        held_out.name,
+        recent,
+        title="Held-out reward falls while the training reward does not",
+        evidence=f"Mean of the last two evaluations {recent:.3g}, best {best:.3g}; training reward {stats.mean(trained):.3g}, "
+        f"was {stats.mean(before[-5:]):.3g}.",
+        cause=str(cause.CHEATED),
+        refutation="the held-out prompts changed, or their sampling settings did",
+        baseline=best,
+    )
+
+
+EVAL_GAP = Detector(
+    id="eval_gap",
+    organ="reward",
+    title="Held-out gap",
+    needs=(("eval.task.mean",), ("task",)),
+    rule="Evaluation on held-out prompts falls from its best while the training reward holds. Evaluations are sparse; at least four are needed.",
+    formula="best mean of two evaluations - mean of the last two > max(drop * range, 4 noise units), training reward not lower",
+    source="the same test as on the training reward, on a series with its own cadence",
+    remedy="Stop at the checkpoint of the best evaluation; widen the training prompts.",
+    judge=_eval_gap,
+    parameters=(Parameter("drop", 0.1, "fraction", "least fall of the held-out reward, as a share of its range"),),
+)
+
+
+def _dead_reward(view: View, memory: State) -> tuple[State, Finding | None]:
+    rows = int(view.limit(DEAD_REWARD, "rows"))
+    for name in view.names():
+        if not name.startswith(("reward.fn.", "reward.aux.")) or view.now(name) is None:
+            continue
+        series = view.series(name)
+        if series.n >= rows and min(*series.first, *series.x) == max(*series.first, *series.x):
+            return memory, view.finding(
+                DEAD_REWARD,
+                "information",
+                name,
+                series.last,
+                title="A reward function never changes",
+                evidence=f"{name} was {series.last:.3g} on all {series.n} rows.",
+                cause="a check that never matches, or that everything passes",
+                refutation="samples with different answers get different scores from it",
+            )
+    return memory, None
+
+
+DEAD_REWARD = Detector(
+    id="dead_reward",
+    organ="reward",
+    title="Dead reward function",
+    needs=(("aux", "reward.aux.mean"),),
+    rule="One reward function has had the same value on every row of the run.",
+    formula="min = max over all rows, from `rows` rows on",
+    source="a format pattern that never matches gives no gradient and no error",
+    remedy="Run the function on three rollouts by hand.",
+    judge=_dead_reward,
+    parameters=(Parameter("rows", 20, "rows", "rows before a constant reward is called dead"),),
+)

@@ -1,0 +1,68 @@
+"""How a rule that watches one part of the policy becomes a finding: one gate is a watch, a second and independent one makes it an alarm."""
+
+from __future__ import annotations
+
+from monitor.detect import cause
+from monitor.detect.contract import Detector, Finding
+from monitor.detect.strain import Strain
+from monitor.detect.view import View
+from monitor.metrics import describe
+
+WELCOME = ("entropy", "kl", "longer", "shorter")
+"""Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers."""
+
+
+def support(view: View, *own: str) -> list[str]:
+    """What else is wrong on this row, as evidence: strained groups other than ``own`` and the task reward's dip."""
+    found = [s.says() for s in view.others(*own)]
+    if view.outcome is not None and view.outcome.dip:
+        found.append(view.outcome.says())
+    return found
+
+
+def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
+    """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward holds too (2 of 3 rows, or three groups
+    at once); ``critical`` when the reward has fallen. None for a single blip."""
+    others = view.others(*own)
+    outcome = view.outcome
+    dip = outcome is not None and outcome.dip
+    signs = len(others) + dip
+    settled = view.held(group, 3) >= 2
+    if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
+        return "watch" if settled else None
+    if signs and (settled or signs >= 2) and not view.resumed:
+        return "critical" if outcome is not None and outcome.fallen else "warning"
+    return "watch" if view.held(group, 5) >= 3 else None
+
+
+def from_strain(view: View, detector: Detector, title: str, groups: tuple[str, ...], own: tuple[str, ...] = ()) -> Finding | None:
+    """The finding for the strongest strain among ``groups``; ``own`` adds groups that are the same evidence seen twice."""
+    strains = [view.strains[g] for g in groups if g in view.strains]
+    if not strains:
+        return None
+    strain = max(strains, key=lambda s: s.z)
+    level = severity(view, strain.group, (*groups, *own))
+    if level is None:
+        return None
+    return describe_strain(view, detector, level, strain, title, support(view, *groups, *own))
+
+
+def describe_strain(view: View, detector: Detector, level: str, strain: Strain, title: str, signs: list[str]) -> Finding:
+    """A finding whose evidence names the value, what was normal, the excess in noise units and the second gate."""
+    ratio = f"{strain.factor:.2g} times" if strain.normal > 0 else "above"
+    evidence = (
+        f"{describe(strain.metric).title} is {strain.value:.3g}, {ratio} the {strain.normal:.3g} expected from this run ({strain.z:.0f} noise units)"
+    )
+    evidence += f"; with it {', '.join(signs)}." if signs else "; nothing else moved."
+    why = cause.likely(view)
+    return view.finding(
+        detector,
+        level,
+        strain.metric,
+        strain.value,
+        title=title,
+        evidence=evidence,
+        cause=str(why),
+        refutation=why.check,
+        baseline=strain.normal,
+    )

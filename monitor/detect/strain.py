@@ -1,0 +1,182 @@
+"""Which parts of the policy have left the range that this run itself made normal: the gates shared by most detectors.
+
+A channel watches one series in one harmful direction. On each row its value is compared with where the run's own baseline (the latest 64 rows
+without the newest 8) was heading, in units of the baseline's row-to-row noise and as a material change. One strained channel is common in
+healthy runs; two strained *groups* at once are not, so a detector warns when its own group and another one hold.
+
+``bits`` remember per group on which of the latest rows it was strained (lowest bit: the newest row), which gives persistence and order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.detect import stats
+from monitor.detect.history import Series
+
+GAP = 8
+"""Newest rows kept out of a baseline, so that an alarm does not eat its own baseline."""
+LEAST = 3
+"""Rows that a baseline needs."""
+Z = 4.0
+"""Robust standard deviations from which a value is out of range; raised for short baselines."""
+MEMORY_BITS = 40
+REFRESH = 4
+"""A baseline of more than ``SETTLED`` rows is recomputed on every fourth row only."""
+SETTLED = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """``scale`` is ``log``, ``linear`` or ``offset`` (distance from 1 in logs); ``sign`` the harmful direction; ``least`` the smallest
+    material change and ``floor`` the smallest noise, both on that scale."""
+
+    metric: str
+    group: str
+    scale: str
+    sign: int
+    least: float
+    floor: float
+
+
+def _log(metric: str, group: str, sign: int, factor: float, floor: float = 0.05) -> Channel:
+    return Channel(metric, group, "log", sign, math.log(factor), floor)
+
+
+CHANNELS: tuple[Channel, ...] = (
+    _log("entropy.mean", "entropy", +1, 1.4),
+    _log("kl_ref.k3", "kl", +1, 2.0),
+    _log("len.completion.mean", "longer", +1, 1.4),
+    Channel("len.truncated_frac", "longer", "linear", +1, 0.15, 0.02),
+    _log("len.completion.mean", "shorter", -1, 1.5),
+    Channel("rep.adjacent_frac", "repetition", "linear", +1, 0.04, 0.005),
+    Channel("rep.ngram_frac", "repetition", "linear", +1, 0.10, 0.01),
+    Channel("rep.top1_share", "repetition", "linear", +1, 0.08, 0.01),
+    _log("iw.ess", "weights", -1, 1.6),
+    Channel("iw.mean", "weights", "offset", +1, 0.2, 0.05),
+    _log("mismatch.kl.k3", "mismatch", +1, 3.0),
+    _log("mismatch.logp_absdiff.mean", "mismatch", +1, 2.0),
+    _log("opt.grad_norm", "grad", +1, 4.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Strain:
+    """A channel out of range on this row: its ``value``, the ``normal`` value expected from the baseline, the excess in noise units ``z``."""
+
+    metric: str
+    group: str
+    value: float
+    normal: float
+    z: float
+
+    @property
+    def factor(self) -> float:
+        """Value over normal; infinite for a normal of 0."""
+        return self.value / self.normal if self.normal else math.inf
+
+    def says(self) -> str:
+        return f"{self.metric} {self.value:.3g} (normal {self.normal:.3g})"
+
+
+def scaled(value: float, scale: str) -> float | None:
+    """``value`` on a channel's scale, or None where the scale has no place for it."""
+    if scale == "linear":
+        return value
+    if value <= 0:
+        return None
+    return abs(math.log(value)) if scale == "offset" else math.log(value)
+
+
+def unscaled(value: float, scale: str) -> float:
+    return value if scale == "linear" else math.exp(min(value, 300.0))
+
+
+def baseline(series: Series, scale: str) -> list[float] | None:
+    """``[level, slope, noise, rows]`` of the baseline, or None while there are fewer than ``LEAST`` rows of it."""
+    x = series.x
+    cut = len(x) - min(GAP, max(1, len(x) // 3))
+    kept = [y for v in x[:cut] if (y := scaled(v, scale)) is not None]
+    if len(kept) < LEAST:
+        return None
+    level, slope = stats.trend(kept)
+    return [float(f"{v:.6g}") for v in (level, slope, stats.robust_noise(kept), len(kept))]
+
+
+def excess(channel: Channel, value: float, base: list[float], ahead: int) -> tuple[float, float, float] | None:
+    """``(change, z, normal)`` of ``value`` beyond the baseline in the harmful direction; None where the scale has no place for it.
+
+    A baseline that drifts in the harmful direction is followed halfway; one that drifts the other way is not, so that improving does not
+    make the limit stricter.
+    """
+    y = scaled(value, channel.scale)
+    if y is None:
+        return None
+    level, slope, noise, rows = base[:4]
+    normal = level + max(0.0, channel.sign * slope) * channel.sign * 0.5 * ahead
+    change = channel.sign * (y - normal)
+    spread = max(noise, channel.floor) * math.sqrt(1 + 4 / rows)
+    return change, change / spread, unscaled(normal, channel.scale)
+
+
+def measure(
+    view_series: Mapping[str, Series], values: Mapping[str, float], bands: Mapping[str, Any], index: int
+) -> tuple[dict[str, Any], dict[str, Strain], set[str]]:
+    """Bands of the next state, the strongest strain per group on this row, and the groups that could be judged on it."""
+    after = dict(bands)
+    found: dict[str, Strain] = {}
+    judged: set[str] = set()
+    for channel in CHANNELS:
+        value = values.get(channel.metric)
+        if value is None or not math.isfinite(value):
+            continue
+        series = view_series[channel.metric]
+        key = f"{channel.metric}:{channel.scale}"
+        base = after.get(key)
+        if base is None or series.n <= SETTLED or base[4] <= index - REFRESH:
+            fresh = baseline(series, channel.scale)
+            base = None if fresh is None else [*fresh, index]
+            if base is not None:
+                after[key] = base
+        if base is None:
+            continue
+        judged.add(channel.group)
+        beyond = excess(channel, value, base, min(GAP, max(1, len(series.x) // 3)))
+        if beyond is None:
+            continue
+        change, z, normal = beyond
+        if change >= channel.least and z >= Z and (channel.group not in found or z > found[channel.group].z):
+            found[channel.group] = Strain(channel.metric, channel.group, value, normal, z)
+    return after, found, judged
+
+
+def remember(bits: Mapping[str, int], found: Mapping[str, Strain], judged: set[str]) -> dict[str, int]:
+    """Shift each judged group's memory by one row; a row that did not measure a group leaves its memory alone."""
+    mask = (1 << MEMORY_BITS) - 1
+    after = dict(bits)
+    for group in judged:
+        after[group] = ((after.get(group, 0) << 1) | (group in found)) & mask
+    return after
+
+
+def held(bits: int, of: int) -> int:
+    """On how many of the latest ``of`` rows the group was strained."""
+    return (bits & ((1 << of) - 1)).bit_count()
+
+
+def onset(bits: int) -> int:
+    """How many rows ago the present episode began (0: this row), bridging gaps of up to three quiet rows; -1 outside any episode."""
+    if not bits & 0b1111:
+        return -1
+    age, quiet, first = 0, 0, -1
+    while bits and quiet <= 3:
+        if bits & 1:
+            first, quiet = age, 0
+        else:
+            quiet += 1
+        bits >>= 1
+        age += 1
+    return first
