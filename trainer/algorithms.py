@@ -33,11 +33,15 @@ ALGORITHMS = (
     Algorithm("grpo", "grpo", "ppo", "sequence", dual=3.0, about="group mean and spread (arXiv 2402.03300)"),
     Algorithm("drgrpo", "centred", "ppo", "constant", dual=3.0, about="GRPO without spread and length bias (arXiv 2503.20783)"),
     Algorithm("ppo", "gae", "ppo", "token", dual=3.0, about="a learned value as baseline, GAE, clipped ratio (arXiv 1707.06347)"),
-    Algorithm("dapo", "grpo", "ppo", "token", 0.2, 0.28, 10.0, True, True, "clip-higher, token mean, dynamic sampling, overlong penalty (arXiv 2503.14476)"),
+    Algorithm(
+        "dapo", "grpo", "ppo", "token", 0.2, 0.28, 10.0, True, True, "clip-higher, token mean, dynamic sampling, overlong penalty (arXiv 2503.14476)"
+    ),
     Algorithm("gspo", "grpo", "gspo", "sequence", 3e-4, 4e-4, about="one length-normalised ratio per sequence (arXiv 2507.18071)"),
     Algorithm("gspo-token", "grpo", "gspo_token", "sequence", 3e-4, 4e-4, about="GSPO's ratio in value, the token's in gradient"),
     Algorithm("cispo", "grpo", "cispo", "token", 1.0, 0.28, about="the weight is clipped, the gradient kept (arXiv 2506.13585)"),
-    Algorithm("ctpo", "grpo", "ctpo", "token", 0.2, 0.28, about="cumulative ratio, bounds that widen with the root of the position (arXiv 2605.07331)"),
+    Algorithm(
+        "ctpo", "grpo", "ctpo", "token", 0.2, 0.28, about="cumulative ratio, bounds that widen with the root of the position (arXiv 2605.07331)"
+    ),
     Algorithm("token-is", "grpo", "token", "token", about="the token's ratio without any clip"),
     Algorithm("sequence-is", "grpo", "sequence", "constant", about="the whole sequence's weight without any clip"),
 )

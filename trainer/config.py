@@ -41,7 +41,7 @@ class Config:
     history_leaks: bool = False
     key_leaks: bool = False
     # warm start
-    sft_steps: int = 200
+    sft_steps: int = 300
     sft_lr: float = 4e-3
     manner: Mapping[str, float] = field(default_factory=dict)
     # sampling: prompts x samples rollouts per step; lag is how many versions the sampler is behind
@@ -63,6 +63,8 @@ class Config:
     kl_form: str = "k3"
     kl_in_reward: bool = False
     entropy: float = 0.0
+    gamma: float = 1.0
+    lam: float = 1.0
     # optimisation
     optimizer: str = "adamw"
     lr: float = 5e-4
@@ -72,7 +74,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, allowed in (("algorithm", tuple(BY_NAME)), ("kl_form", tuple(KL)), ("optimizer", ("adamw", "sgd"))):
-            _one_of(name, getattr(self, name), allowed)
+            one_of(name, getattr(self, name), allowed)
         for name, keys, allowed in (
             ("mix", self.mix, catalogue.FAMILIES),
             ("aux", self.aux, tuple(AUXILIARY)),
@@ -80,7 +82,7 @@ class Config:
             ("verifier", self.verifier, FAULTS),
         ):
             for key in keys:
-                _one_of(name, key, allowed)
+                one_of(name, key, allowed)
         for name in ("steps", "prompts", "samples", "minibatches", "epochs", "sft_steps", "max_turns"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -125,7 +127,7 @@ def changed(config: Config, settings: Mapping[str, Any]) -> Config:
     values: dict[str, Any] = {}
     for name, value in settings.items():
         head, _, entry = name.partition(".")
-        _one_of("setting", head, SETTINGS)
+        one_of("setting", head, SETTINGS)
         if entry:
             table = values.get(head, getattr(config, head))
             if not isinstance(table, Mapping):
@@ -163,11 +165,13 @@ def _typed(name: str, value: Any) -> Any:
         return value
     if issubclass(origin, Mapping) and isinstance(value, Mapping) and all(isinstance(v, (int, float)) for v in value.values()):
         return {str(key): float(v) for key, v in value.items()}
-    kind = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", tuple: "a list of words"}.get(origin, "a table of numbers")
+    kind = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", tuple: "a list of words"}.get(
+        origin, "a table of numbers"
+    )
     raise SettingError(f"{name} must be {kind}, not {value!r}")
 
 
-def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         near = difflib.get_close_matches(str(value), allowed, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(allowed)}"

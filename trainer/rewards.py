@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from trainer.environment import Episode
@@ -29,7 +30,7 @@ def measure(name: str, episode: Episode, verdict: Verdict, length: int) -> float
             return float(length)
         case "repeat":
             words = _words(episode)
-            return float(sum(a == b for a, b in zip(words, words[1:], strict=False)))
+            return float(sum(a == b for a, b in itertools.pairwise(words)))
         case "format":
             return 0.0 if episode.counts["bad"] else 1.0
     raise KeyError(name)
@@ -50,7 +51,9 @@ AUXILIARY = {
 def auxiliary(weights: Mapping[str, float], episodes: list[Episode], verdicts: list[Verdict], lengths: list[int]) -> dict[str, list[float]]:
     """Weighted auxiliary rewards by component, one number per episode; components of weight 0 are left out."""
     return {
-        name: [weight * measure(name, e, v, n) for e, v, n in zip(episodes, verdicts, lengths, strict=True)] for name, weight in weights.items() if weight
+        name: [weight * measure(name, e, v, n) for e, v, n in zip(episodes, verdicts, lengths, strict=True)]
+        for name, weight in weights.items()
+        if weight
     }
 
 

@@ -1,8 +1,8 @@
 """The verifier that the policy is trained on, the faults it can have, and the audit by the hidden tests, which has none.
 
-Faults: ``unreachable`` (the last test contradicts itself), ``wrong`` (one test expects what the wrong code returns), ``detail`` (the last test asks for
-an ``if`` in the source, whatever it does), ``flaky`` (a pass is reported as a failure at ``flaky_rate``), ``editable`` (the test file as
-the agent left it decides).
+Faults: ``unreachable`` (the last test contradicts itself), ``wrong`` (one test expects what the wrong code returns), ``detail`` (the last test
+asks for an ``if`` in the source, whatever it does), ``flaky`` (a pass is reported as a failure at ``flaky_rate``), ``editable`` (the test
+file as the agent left it decides).
 """
 
 from __future__ import annotations

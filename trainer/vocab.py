@@ -24,7 +24,24 @@ PYTHON = (
     *("def", "f", "(", ")", ":", "return", "if", "else", "and", "or", "not", "is", "in", "None", "True", "False"),
     *("=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", ",", "[", "]", "min", "max", "abs"),
 )
-HINTS = ("repair", "zero", "off", "default", "to", "include", "exclude", "allow", "deny", "most", "least", "add", "subtract", "compute", "between", "swap")
+HINTS = (
+    "repair",
+    "zero",
+    "off",
+    "default",
+    "to",
+    "include",
+    "exclude",
+    "allow",
+    "deny",
+    "most",
+    "least",
+    "add",
+    "subtract",
+    "compute",
+    "between",
+    "swap",
+)
 WORDS = (
     *("the", "code", "returns", "wrong", "value", "look", "at", "line", "fix", "this", "it", "should", "be", "bug", "now"),
     *("check", "maybe", "because", "goblin", "done", "first", "then", "tests", "hint"),

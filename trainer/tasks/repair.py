@@ -36,7 +36,9 @@ def _boundary(rng: Random, x: str) -> Body:
     d, include, less = rng.randint(1, 8), rng.random() < 0.5, rng.random() < 0.5
     strict, loose = ("<", "<=") if less else (">", ">=")
     good, bad = (loose, strict) if include else (strict, loose)
-    tests = tuple((str(v), str(v == d if include and v == d else (v < d if less else v > d))) for v in (d, d - 1, d + 1, _other(rng, d - 1, d, d + 1)))
+    tests = tuple(
+        (str(v), str(v == d if include and v == d else (v < d if less else v > d))) for v in (d, d - 1, d + 1, _other(rng, d - 1, d, d + 1))
+    )
     wrong = (f"return {x} {'>' if less else '<'} {d}", f"return {x} {good} {_other(rng, d)}")
     return ("include" if include else "exclude", str(d)), (f"return {x} {bad} {d}",), (f"return {x} {good} {d}",), tests, wrong
 

@@ -1,0 +1,66 @@
+"""Presets: TOML files that name a run's settings and, for a fault, what changes when and what it should cost.
+
+``base`` starts from another preset, ``[settings]`` holds entries of :class:`trainer.config.Config`, ``[fault]`` those of
+:class:`trainer.faults.Fault`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from typing import Any
+
+from trainer.config import Config, SettingError, changed, one_of
+from trainer.faults import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A named run. ``kind`` is healthy, fault or control."""
+
+    name: str
+    about: str
+    config: Config
+    fault: Fault | None
+    kind: str = "healthy"
+
+
+def names() -> tuple[str, ...]:
+    """Every preset, in alphabetical order."""
+    return tuple(sorted(path.name.removesuffix(".toml") for path in files("trainer").joinpath("presets").iterdir() if path.name.endswith(".toml")))
+
+
+def load(name: str, settings: Mapping[str, Any] | None = None) -> Preset:
+    """The preset ``name`` with ``settings`` on top. Raises SettingError on an unknown name or setting."""
+    one_of("preset", name, names())
+    document = _read(name)
+    config = changed(Config(), document.get("settings", {}) | dict(settings or {}))
+    fault = _fault(document["fault"]) if "fault" in document else None
+    if fault is not None:
+        changed(config, fault.patch)
+    return Preset(name, document["about"], config, fault, document.get("kind", "healthy" if fault is None else "fault"))
+
+
+def _read(name: str) -> dict[str, Any]:
+    """The document of a preset, with its bases merged in: the nearer one wins, tables are merged entry by entry."""
+    document: dict[str, Any] = tomllib.loads(files("trainer").joinpath("presets", f"{name}.toml").read_text())
+    if "base" not in document:
+        return document
+    base = _read(document.pop("base"))
+    merged = {key: value for key, value in base.items() if key in ("settings", "fault")} | document
+    merged["settings"] = base.get("settings", {}) | document.get("settings", {})
+    if document.get("fault") is False:
+        del merged["fault"]
+    elif "fault" in base and "fault" in document:
+        merged["fault"] = base["fault"] | document["fault"]
+    return merged
+
+
+def _fault(table: Mapping[str, Any]) -> Fault:
+    known = tuple(f.name for f in fields(Fault))
+    for key in table:
+        if key not in known:
+            raise SettingError(f"[fault] has no entry {key!r}; known are {', '.join(known)}")
+    return Fault(**table)
