@@ -11,6 +11,9 @@ Base install: the standard library alone. ``monitor.client.batch_health``, ``.lo
 
 from __future__ import annotations
 
-from monitor.client.run import Run, start
+from monitor.client.checks import SetupError
+from monitor.client.run import Run, Stats
+from monitor.client.starting import start
+from monitor.wire import Rollout, Turn
 
-__all__ = ["Run", "start"]
+__all__ = ["Rollout", "Run", "SetupError", "Stats", "Turn", "start"]

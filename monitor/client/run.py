@@ -1,162 +1,353 @@
-"""A training run that logs: :func:`start` opens it, :class:`Run` takes its rows and a background thread sends them."""
+"""A training run that logs: :func:`monitor.client.start` opens it, :class:`Run` takes its rows, two background threads do the rest.
+
+The training thread only appends to a queue. A writer thread turns the queue into lines of the spool five times a second; a sender thread
+carries the spool to the collector. Neither shares a lock with the training thread.
+"""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
-import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from monitor import wire
+from monitor.client import encode, leftovers, lifetime
+from monitor.client.courier import Courier, Voice
+from monitor.client.identity import remember
+from monitor.client.spool import Spool, left_behind
 from monitor.client.transport import Transport
 
-DEFAULT_URL = "http://127.0.0.1:8900"
 FLUSH_S = 0.2
+SYNC_S = 1.0
+BEAT_S = 30.0
+FINISH_TIMEOUT_S = 30.0
+MOST_QUEUED_ROWS = 20_000
+MOST_QUEUED_ROLLOUTS = 1_000
+ROWS_PER_WRITE = 64
+REQUEST_DONE = "request_done"
+
+_PLAIN = frozenset((float, int))
 
 
-def start(
-    project: str,
-    name: str,
-    config: Mapping[str, Any] | None = None,
-    algorithm: str | None = None,
-    *,
-    signal: str = "reward",
-    task_reward: str | None = None,
-    aux_rewards: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    resume: str = "auto",
-    url: str | None = None,
-    token: str | None = None,
-    spool_dir: str | Path | None = None,
-    accepts: Sequence[str] = (),
-    rank: int | None = None,
-) -> Run:
-    """Open a run and return it; rows are sent in the background."""
-    if signal not in wire.SIGNALS:
-        raise ValueError(f"signal must be one of {', '.join(wire.SIGNALS)}, not {signal!r}")
-    if (int(os.environ.get("RANK", "0")) if rank is None else rank) != 0:
-        return Run.disabled()
-    opening = wire.RunStart(
-        run=uuid.uuid4().hex,
-        attempt=uuid.uuid4().hex,
-        project=project,
-        name=name,
-        started_at=time.time(),
-        algorithm=algorithm,
-        signal=signal,
-        task_reward=task_reward,
-        aux_rewards=list(aux_rewards),
-        config=dict(config or {}),
-        tags=list(tags),
-        accepts=list(accepts),
-    )
-    return Run(opening, Transport(url or os.environ.get("VITALS_URL", DEFAULT_URL), token or os.environ.get("VITALS_TOKEN")))
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What became of the records handed in.
+
+    ``logged``, ``sent`` and ``pending`` count rows; ``dropped`` counts records of every kind that were shed, ``refused`` those that the
+    collector did not keep.
+    """
+
+    logged: int = 0
+    sent: int = 0
+    pending: int = 0
+    dropped: int = 0
+    refused: int = 0
 
 
 class Run:
-    """An open run. No method raises or waits for the collector, apart from :meth:`finish` within its timeout."""
+    """An open run. No method raises, and only :meth:`finish` waits, at most for its timeout. Methods may be called from any thread.
 
-    def __init__(self, opening: wire.RunStart | None, transport: Transport | None) -> None:
+    ``uid`` identifies the run at the collector, ``attempt`` this process of it; ``page`` (also ``url``) is its address for a browser once
+    the collector has answered.
+    """
+
+    def __init__(self, spool: Spool | None, opening: wire.RunStart | None, token: str | None = None) -> None:
+        self.uid = opening.run if opening else ""
+        self.attempt = opening.attempt if opening else ""
         self._opening = opening
-        self._transport = transport
-        self._queue: deque[Any] = deque()
+        self._spool = spool
+        self._pid = os.getpid()
+        self._open = spool is not None
+        self._say = Voice()
+        self._rows: deque[tuple[Any, ...]] = deque()
+        self._rollouts: deque[tuple[int, int, Any]] = deque()
         self._step = -1
-        self._sent = 0
-        self._dropped = 0
-        self._requests: set[str] = set()
+        self._ordinals = (-1, 0)
+        self._logged = 0
+        self._lost: dict[str, int] = {}
+        self._accepts = frozenset(opening.accepts) if opening else frozenset[str]()
+        self._callbacks: dict[str, Callable[[], None]] = {}
+        self._answered: frozenset[str] = frozenset()
         self._closing = threading.Event()
-        self._deadline = float("inf")
-        self._thread: threading.Thread | None = None
-        self.url: str | None = None
-        if opening is not None:
-            self._thread = threading.Thread(target=self._work, name="vitals", daemon=True)
-            self._thread.start()
+        self._written = threading.Event()
+        self._tidied = False
+        self._giving_up = threading.Event()
+        self._courier: Courier | None = None
+        self._threads: list[threading.Thread] = []
+        if spool is not None:
+            self._courier = Courier(spool, Transport(spool.url, token), self._say)
+            self._threads = [threading.Thread(target=work, name=f"vitals-{name}", daemon=True) for name, work in self._work().items()]
+            lifetime.watch(self)
+            for thread in self._threads:
+                thread.start()
 
     @classmethod
     def disabled(cls) -> Run:
-        """A run that takes everything and sends nothing."""
+        """A run that takes everything and keeps nothing."""
         return cls(None, None)
 
     @property
-    def should_stop(self) -> bool:
-        """Whether somebody asked the run to stop, and it was started with ``accepts=("stop",)``."""
-        return "stop" in self._requests
+    def url(self) -> str | None:
+        """The run's page, or None before the collector has answered."""
+        return self._courier.page if self._courier else None
 
     @property
-    def stats(self) -> dict[str, int]:
-        return {"sent": self._sent, "pending": len(self._queue), "dropped": self._dropped}
+    def stats(self) -> Stats:
+        """Counts so far."""
+        if self._courier is None or self._spool is None:
+            return Stats()
+        dropped = self._spool.dropped
+        shed_rows = self._spool.shed("rows")
+        pending = max(0, self._logged - self._courier.rows - self._courier.refused_rows - shed_rows)
+        return Stats(self._logged, self._courier.rows, pending, dropped, self._courier.refused)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether somebody asked the run to stop; only ever true when it was started with ``accepts=["stop"]``."""
+        return "stop" in self.requests
+
+    @property
+    def requests(self) -> frozenset[str]:
+        """The open requests to this run among those it accepts."""
+        return self._courier.requests & self._accepts if self._courier else frozenset()
+
+    def on(self, request: str, callback: Callable[[], None]) -> None:
+        """Call ``callback`` from within :meth:`log`, on the training thread, once for each ``request`` made; the request then counts as obeyed.
+
+        The run must have been started with the request in ``accepts``.
+        """
+        if request not in self._accepts and self._open:
+            self._say(f"on {request}", f"the run does not accept {request!r}: start it with accepts=[{request!r}]")
+        self._callbacks[request] = callback
 
     def log(self, values: Mapping[str, Any], step: int | None = None, hists: Mapping[str, Sequence[int]] | None = None) -> None:
-        """Hand in the metrics of a step (default: the step after the last one). Returns at once."""
-        if self._thread is None:
-            return
-        self._step = self._step + 1 if step is None else step
-        self._queue.append(("rows", wire.Row(self._step, time.time(), dict(values), {k: list(v) for k, v in (hists or {}).items()})))
+        """Hand in the metrics of a step; returns in microseconds.
 
-    def log_rollouts(self, step: int, rollouts: Iterable[wire.Rollout]) -> None:
-        """Hand in decoded samples of a step."""
-        if self._thread is not None:
-            self._queue.extend(("rollouts", rollout) for rollout in rollouts)
+        ``step`` defaults to the one after the last. Values are numbers, 0-dimensional tensors included (those on an accelerator are copied
+        there and read in the background); None is absent. ``hists`` holds counts over the bins of ``monitor.metrics.HISTOGRAMS``. Rows of
+        the same step with different metrics complete each other.
+        """
+        if not self._open or self._foreign():
+            return
+        try:
+            self._step = self._step + 1 if step is None else step if type(step) is int else int(step)
+            kept = dict(values)
+            if not _PLAIN.issuperset(map(type, kept.values())):
+                kept = {name: _frozen(value) for name, value in kept.items()}
+            self._rows.append((self._step, time.time(), kept, {name: list(counts) for name, counts in hists.items()} if hists else {}))
+            self._logged += 1
+            if len(self._rows) > MOST_QUEUED_ROWS:
+                self._rows.popleft()
+                self._lose("rows")
+            if self._callbacks and self.requests != self._answered:
+                self._obey()
+        except Exception as error:
+            self._lose("rows")
+            self._say("log", f"a row was left out: {type(error).__name__}: {error}")
+
+    def log_rollouts(self, step: int, rollouts: Iterable[wire.Rollout | Mapping[str, Any]]) -> None:
+        """Hand in decoded samples of a step: ``Rollout`` objects or mappings with their fields, where turns may be (role, text) pairs.
+
+        Ordinals are counted per step when they are missing.
+        """
+        if not self._open or self._foreign():
+            return
+        try:
+            count = self._ordinals[1] if self._ordinals[0] == step else 0
+            for rollout in rollouts:
+                self._rollouts.append((int(step), count, rollout))
+                count += 1
+            self._ordinals = (step, count)
+            while len(self._rollouts) > MOST_QUEUED_ROLLOUTS:
+                self._rollouts.popleft()
+                self._lose("rollouts")
+        except Exception as error:
+            self._lose("rollouts")
+            self._say("log_rollouts", f"rollouts were left out: {type(error).__name__}: {error}")
 
     def event(self, kind: str, step: int | None = None, **detail: Any) -> None:
-        """Note that something happened."""
-        if self._thread is not None:
-            self._queue.append(("events", wire.Event(time.time(), kind, step, detail)))
+        """Note that something happened: ``resume``, ``regime`` (a changed setting), ``checkpoint``, ``skip``, ``note`` ..."""
+        if self._open and not self._foreign():
+            self._rows.append((time.time(), kind, step, detail))
 
-    def finish(self, state: str = "finished", reason: str | None = None, timeout: float = 30.0) -> None:
-        """End the run and send what is left, within ``timeout`` seconds."""
-        if self._thread is None:
+    def finish(self, state: str = "finished", reason: str | None = None, timeout: float = FINISH_TIMEOUT_S) -> None:
+        """End the run with one of ``finished``, ``crashed``, ``killed``, ``stopped``; waits up to ``timeout`` seconds for what is left.
+
+        What could not be sent stays in the spool; the next run, or ``vitals spool send``, sends it. Calling it again does nothing.
+        """
+        if not self._open or self._foreign():
             return
-        self._end = (state, reason)
-        self._deadline = time.monotonic() + timeout
+        self._open = False
+        assert self._spool is not None and self._opening is not None and self._courier is not None
+        if state not in wire.END_STATES:
+            reason, state = f"{state}: {reason}" if reason else state, "finished"
+        deadline = time.monotonic() + timeout
+        self._rows.append((state, reason))
         self._closing.set()
-        self._thread.join(timeout + 1.0)
-        self._thread = None
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._giving_up.set()
+        opening = self._opening
+        remember(self._spool.folder.parent, opening.project, opening.name, run=self.uid, attempt=self.attempt, state=state)
+        if not self._courier.done:
+            waiting = self._spool.pending_bytes
+            self._say("left", f"{waiting} bytes of {opening.name!r} wait in {self._spool.folder}; 'vitals spool send' sends them")
+        self._spool.close(remove=self._courier.done)
+        lifetime.forget(self)
 
     def __enter__(self) -> Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None:
-            self.finish()
-        else:
-            self.finish("crashed", f"{type(error).__name__}: {error}"[:500])
+        self.finish(*lifetime.end_of(error))
 
-    def _work(self) -> None:
-        opening, transport = self._opening, self._transport
-        assert opening is not None and transport is not None
-        seq = 0
-        warned = False
-        while time.monotonic() < self._deadline:
-            self._closing.wait(FLUSH_S)
-            if self.url is None:
-                answer = transport.post(f"{wire.API}/runs", wire.to_json(opening))
-                if not answer.ok:
-                    if not warned:
-                        warned = True
-                        print(f"vitals: no collector at {transport.url} ({answer.problem}); rows are kept and sent when it answers", file=sys.stderr)
-                    continue
-                self.url = str(answer.body.get("url"))
-            while self._queue:
-                seq += 1
-                batch = wire.Batch(opening.attempt, seq)
-                for _ in range(min(len(self._queue), 500)):
-                    kind, item = self._queue.popleft()
-                    getattr(batch, kind).append(item)
-                while not (answer := transport.post(f"{wire.API}/runs/{opening.run}/batches", wire.to_json(batch))).ok:
-                    if answer.permanent or time.monotonic() > self._deadline:
-                        print(f"vitals: the collector refused a batch: {answer.problem}", file=sys.stderr)
-                        break
-                    time.sleep(0.5)
-                self._sent += len(batch.rows)
-                self._requests.update(answer.body.get("requests", ()))
-            if self._closing.is_set():
-                state, reason = self._end
-                transport.post(f"{wire.API}/runs/{opening.run}/finish", wire.to_json(wire.RunEnd(opening.attempt, state, time.time(), reason)))
-                return
+    def _work(self) -> dict[str, Callable[[], None]]:
+        return {"writer": self._write, "sender": self._send}
+
+    def _foreign(self) -> bool:
+        """Whether this is a forked child of the process that owns the run; says so once."""
+        if os.getpid() == self._pid:
+            return False
+        self._open = False
+        self._say("fork", f"the run belongs to process {self._pid}; its child {os.getpid()} logs nothing. Start a run of its own in the child")
+        return True
+
+    def _lose(self, kind: str) -> None:
+        self._lost[kind] = self._lost.get(kind, 0) + 1
+
+    def _obey(self) -> None:
+        asked = self.requests
+        for request in asked - self._answered:
+            if callback := self._callbacks.get(request):
+                self._answered |= {request}
+                callback()
+                self.event(REQUEST_DONE, self._step, request=request)
+        self._answered &= asked
+
+    def _write(self) -> None:
+        """The writer thread: queue to spool."""
+        assert self._spool is not None
+        synced, last = time.monotonic(), False
+        while not last:
+            last = self._closing.wait(FLUSH_S)
+            if self._drain() or self._spool.unsettled:
+                self._written.set()
+            if self._spool.problem:
+                self._say("disk", f"the spool cannot be written ({self._spool.problem}); rows wait in memory and oldest rollouts are dropped first")
+            if last or time.monotonic() - synced >= SYNC_S:
+                self._spool.sync()
+                synced = time.monotonic()
+
+    def _drain(self) -> int:
+        """Move what is queued to the spool; returns how many records."""
+        assert self._spool is not None
+        for kind in list(self._lost):
+            self._spool.count_shed(kind, self._lost.pop(kind))
+        moved = 0
+        while self._rollouts or self._rows:
+            lines: list[bytes] = []
+            while len(lines) < ROWS_PER_WRITE and (queue := self._rollouts or self._rows):
+                try:
+                    lines.append(_line(queue.popleft()))
+                except Exception as error:
+                    self._lose("rollouts" if queue is self._rollouts else "rows")
+                    self._say("encode", f"a record was left out: {type(error).__name__}: {error}")
+                # let a training thread that waits for the interpreter have it now, not after the switch interval
+                time.sleep(0)
+            self._spool.append(lines)
+            moved += len(lines)
+        if not moved and self._spool.unsettled:
+            self._spool.append(())
+        return moved
+
+    def _send(self) -> None:
+        """The sender thread: spool to collector, what an earlier process of the run left behind first."""
+        assert self._courier is not None and self._spool is not None
+        self._describe()
+        self._send_earlier_attempts()
+        courier, wake, beaten = self._courier, self._written, time.monotonic()
+        while not self._giving_up.is_set():
+            wake.clear()
+            try:
+                pause = courier.step()
+            except Exception as error:
+                self._say("sender", f"sending failed unexpectedly ({type(error).__name__}: {error}); it is tried again")
+                pause = 5.0
+            if courier.done:
+                break
+            if courier.page is not None and not self._tidied:
+                self._tidied = True
+                threading.Thread(target=self._send_other_runs, name="vitals-leftovers", daemon=True).start()
+            if pause is None:
+                if time.monotonic() - beaten > BEAT_S:
+                    courier.beat()
+                    beaten = time.monotonic()
+                wake.wait(BEAT_S / 4)
+            elif pause > 0:
+                self._sleep(pause)
+            else:
+                beaten = time.monotonic()
+        courier.transport.close()
+
+    def _sleep(self, pause: float) -> None:
+        """Wait before trying again; the end of the run cuts the wait short once."""
+        until = time.monotonic() + pause
+        if not self._closing.is_set():
+            self._closing.wait(pause)
+        else:
+            self._giving_up.wait(min(max(0.0, until - time.monotonic()), 1.0))
+
+    def _describe(self) -> None:
+        """Complete the start with what the process runs on, which takes too long for ``start`` itself."""
+        assert self._spool is not None and self._opening is not None
+        try:
+            from monitor.client.environment import environment
+
+            self._opening.environment = environment(self._opening.config)
+            self._spool.describe(self._opening, self._spool.url)
+        except OSError as error:
+            self._say("disk", f"{self._spool.folder} cannot be written ({error.strerror}); rows wait in memory")
+        except Exception as error:
+            self._say("environment", f"the environment could not be described ({type(error).__name__}: {error})")
+
+    def _send_other_runs(self) -> None:
+        """What dead processes of other runs left for the same collector."""
+        assert self._spool is not None and self._courier is not None
+        try:
+            leftovers.send(self._spool.folder.parent, only_for=self._spool.url, token=self._courier.transport.token, stopped=self._closing.is_set)
+        except Exception as error:
+            self._say("leftovers", f"other runs' rows stay in {self._spool.folder.parent} ({type(error).__name__}: {error}); try 'vitals spool send'")
+
+    def _send_earlier_attempts(self) -> None:
+        """Attempts of the same run get their segments in the order in which they were started."""
+        assert self._spool is not None and self._courier is not None
+        for folder in left_behind(self._spool.folder.parent):
+            if (spool := Spool.adopt(folder)) is not None:
+                delivered = False
+                if spool.opening.get("run") == self.uid:
+                    courier = Courier(spool, self._courier.transport, self._say)
+                    delivered = leftovers.deliver(courier, float("inf"), stopped=self._giving_up.is_set)
+                spool.close(remove=delivered)
+
+
+def _frozen(value: Any) -> Any:
+    """A number that later changes to ``value`` cannot alter; a tensor on an accelerator is copied there and not waited for."""
+    kind = type(value)
+    if kind is float or kind is int or value is None:
+        return value
+    if (device := getattr(value, "device", None)) is not None and getattr(device, "type", "cpu") != "cpu":
+        return value.detach().clone()
+    return encode.number(value)
+
+
+def _line(record: tuple[Any, ...]) -> bytes:
+    if len(record) == 3:
+        return encode.rollout_line(*record)
+    if len(record) == 2:
+        return encode.end_line(record[0], time.time(), record[1])
+    return encode.event_line(*record) if isinstance(record[1], str) else encode.row_line(*record)

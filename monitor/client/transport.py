@@ -33,6 +33,7 @@ class Transport:
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url.rstrip("/")
+        self.token = token
         self._headers = {"Content-Type": "application/json", "User-Agent": "rlvitals"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"

@@ -1,0 +1,110 @@
+"""From what a training loop hands in to the JSON lines of the spool. Runs in the background thread and never raises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from monitor import wire
+
+ROW, ROLLOUT, EVENT, DROPPED, END = b"R", b"O", b"E", b"D", b"X"
+"""The first byte of a line says what the JSON after it is."""
+
+MOST_TURNS = 500
+MOST_CHARACTERS = 4 * wire.MAX_ROLLOUT_BYTES
+
+_fast = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def row_line(step: int, at: float, values: Mapping[str, Any], hists: Mapping[str, Any]) -> bytes:
+    """One row. Numbers of other libraries become floats, non-finite ones are spelled, what is no number travels as its repr."""
+    try:
+        text = _fast({"step": step, "at": at, "values": values, "hists": hists})
+    except (TypeError, ValueError):
+        counts = {str(name): [_count(count) for count in counts] for name, counts in hists.items()}
+        named = {str(name): number(value) for name, value in values.items()}
+        text = _fast({"step": step, "at": at, "values": named, "hists": counts})
+    return ROW + text.encode()
+
+
+def number(value: Any) -> float | int | str | None:
+    """``value`` as :mod:`monitor.wire` spells numbers; tensors and numpy scalars are read."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return value
+    try:
+        return wire.spell(float(value))
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return repr(value)[:100]
+
+
+def _count(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return -1
+
+
+def rollout_line(step: int, ordinal: int, rollout: Any) -> bytes:
+    """One rollout: a ``wire.Rollout`` or a mapping with its fields; turns may be (role, text) pairs. Long texts lose their middle."""
+    given = dict(rollout) if isinstance(rollout, Mapping) else wire.spelled(rollout)
+    if not isinstance(given, dict):
+        given = {"turns": [("agent", str(rollout))]}
+    turns = [_turn(turn) for turn in given.get("turns") or ()]
+    fields = {
+        "step": step,
+        "ordinal": given.get("ordinal", ordinal),
+        "pick": str(given.get("pick", "random")),
+        "turns": _fit(turns),
+        "rewards": {str(name): number(value) for name, value in (given.get("rewards") or {}).items()},
+        "advantage": number(given.get("advantage")),
+        "group": None if given.get("group") is None else str(given["group"]),
+        "truncated": bool(given.get("truncated", False)),
+    }
+    return ROLLOUT + _fast(wire.spelled(fields)).encode()
+
+
+def _turn(turn: Any) -> dict[str, str]:
+    if isinstance(turn, Mapping):
+        return {"role": str(turn.get("role", "agent")), "text": str(turn.get("text", ""))}
+    if isinstance(turn, wire.Turn):
+        return {"role": turn.role, "text": turn.text}
+    role, text = turn
+    return {"role": str(role), "text": str(text)}
+
+
+def _fit(turns: list[dict[str, str]]) -> list[dict[str, str]]:
+    """``turns`` in at most MOST_TURNS turns and about MOST_CHARACTERS: the middle of a long rollout and of its longest texts goes."""
+    if len(turns) > MOST_TURNS:
+        half = MOST_TURNS // 2 - 1
+        turns = [*turns[:half], {"role": "observation", "text": f"[... {len(turns) - 2 * half} turns left out ...]"}, *turns[-half:]]
+    longest = max((len(turn["text"]) for turn in turns), default=0)
+    while sum(len(turn["text"]) for turn in turns) > MOST_CHARACTERS and longest > 100:
+        longest = longest * 3 // 4
+        turns = [{"role": turn["role"], "text": _shorten(turn["text"], longest)} for turn in turns]
+    return turns
+
+
+def _shorten(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2 - 20
+    return f"{text[:half]}[... {len(text) - 2 * half} characters left out ...]{text[-half:]}"
+
+
+def event_line(at: float, kind: str, step: int | None, detail: Mapping[str, Any]) -> bytes:
+    """One event; ``detail`` holds whatever JSON can carry, the rest as its repr."""
+    return EVENT + _fast(wire.spelled({"at": at, "kind": str(kind), "step": step, "detail": dict(detail)})).encode()
+
+
+def dropped_line(counts: Mapping[str, int]) -> bytes:
+    """How many records the attempt has shed so far, by kind."""
+    return DROPPED + _fast(dict(counts)).encode()
+
+
+def end_line(state: str, at: float, reason: str | None) -> bytes:
+    return END + _fast({"state": state, "at": at, "reason": reason}).encode()
