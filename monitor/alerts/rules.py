@@ -1,0 +1,179 @@
+"""``vitals.toml``: thresholds of detectors, for every run, for a project or for one run.
+
+    [detectors.no_signal]
+    nonzero = 0.1
+
+    [project.math.detectors.no_signal]
+    nonzero = 0.05
+
+    [run."grpo-7b-seed3".detectors.no_signal]
+    nonzero = 0.2
+
+Whatever is not named keeps its default. A run's own table wins over its project's, and that over the general one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from monitor.detect.contract import Detector
+from monitor.detect.registry import DETECTORS
+
+Limits = Mapping[str, Mapping[str, float]]
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a rules file; ``line`` counts from 1."""
+
+    line: int
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.sentence}"
+
+
+class RulesError(ValueError):
+    """A rules file cannot be used; ``problems`` holds every reason in line order."""
+
+    def __init__(self, problems: Collection[Problem]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The thresholds that differ from their defaults."""
+
+    general: Limits = field(default_factory=dict)
+    projects: Mapping[str, Limits] = field(default_factory=dict)
+    runs: Mapping[str, Limits] = field(default_factory=dict)
+
+    def limits(self, project: str | None = None, run: str | None = None) -> dict[str, dict[str, float]]:
+        """The thresholds of one run, as ``monitor.detect.contract.Context`` wants them."""
+        merged: dict[str, dict[str, float]] = {}
+        for layer in (self.general, self.projects.get(project or "", {}), self.runs.get(run or "", {})):
+            for detector, values in layer.items():
+                merged.setdefault(detector, {}).update(values)
+        return merged
+
+
+def _paths(text: str) -> Iterator[tuple[Path, int]]:
+    """The path of each table and key with its line. Only for text that TOML has accepted."""
+    table: Path = ()
+    for line, written in enumerate(text.splitlines(), start=1):
+        stripped = written.strip()
+        header = stripped.startswith("[")
+        if (not header and "=" not in stripped) or stripped.startswith("#"):
+            continue
+        try:
+            tree: Any = tomllib.loads(stripped)
+        except tomllib.TOMLDecodeError:
+            continue
+        path: Path = ()
+        while isinstance(tree, dict) and len(tree) == 1:
+            key, tree = next(iter(tree.items()))
+            path += (key,)
+            yield (path if header else table + path), line
+        table = path if header else table
+
+
+class _Check:
+    """Turns the parsed file into rules and remembers what was wrong where."""
+
+    def __init__(self, lines: Mapping[Path, int], detectors: Mapping[str, Detector]) -> None:
+        self._lines, self._detectors = lines, detectors
+        self.problems: list[Problem] = []
+
+    def complain(self, path: Path, sentence: str) -> None:
+        line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), 1)
+        self.problems.append(Problem(line, sentence))
+
+    def table(self, tree: Any, path: Path) -> dict[str, Any]:
+        if isinstance(tree, dict):
+            return tree
+        self.complain(path, f"{'.'.join(path)} must be a table, written [{'.'.join(path)}]")
+        return {}
+
+    def limits(self, tree: Any, path: Path) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for id_, entries in self.table(tree, path).items():
+            detector = self._detectors.get(id_)
+            if detector is None:
+                self.complain((*path, id_), f"there is no detector {id_!r}{_meant(id_, self._detectors)}")
+                continue
+            known = {parameter.name: parameter for parameter in detector.parameters}
+            for name, value in self.table(entries, (*path, id_)).items():
+                if name not in known:
+                    offered = ", ".join(known) or "none"
+                    self.complain((*path, id_, name), f"{id_} has no threshold {name!r}{_meant(name, known)}; it has: {offered}")
+                elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                    unit = known[name].unit
+                    self.complain((*path, id_, name), f"{id_}.{name} must be a finite number{'' if unit == '-' else f' of {unit}'}, not {value!r}")
+                else:
+                    found.setdefault(id_, {})[name] = float(value)
+        return found
+
+    def scoped(self, tree: Any, path: Path) -> dict[str, dict[str, dict[str, float]]]:
+        found = {}
+        for name, entry in self.table(tree, path).items():
+            for key, value in self.table(entry, (*path, name)).items():
+                if key == "detectors":
+                    found[name] = self.limits(value, (*path, name, key))
+                else:
+                    self.complain((*path, name, key), f"{key!r} is not known here: a {path[0]} has a table detectors")
+        return found
+
+
+def _meant(wrong: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(wrong, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def parse(text: str) -> Rules:
+    """The rules written as ``text``. RulesError with every problem and its line."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = getattr(error, "lineno", None) or _line_of(str(error), text)
+        raise RulesError([Problem(line, f"this is not valid TOML: {str(error).split(' (at')[0]}")]) from error
+    check = _Check(dict(_paths(text)), {detector.id: detector for detector in DETECTORS})
+    for key in tree:
+        if key not in ("detectors", "project", "run"):
+            check.complain((key,), f"{key!r} is not known here{_meant(key, ('detectors', 'project', 'run'))}; tables are detectors, project and run")
+    rules = Rules(
+        check.limits(tree.get("detectors", {}), ("detectors",)),
+        check.scoped(tree.get("project", {}), ("project",)),
+        check.scoped(tree.get("run", {}), ("run",)),
+    )
+    if check.problems:
+        raise RulesError(sorted(check.problems, key=lambda problem: problem.line))
+    return rules
+
+
+def _line_of(message: str, text: str) -> int:
+    """The line that tomllib names in its message, or the last."""
+    words = message.replace(",", " ").split()
+    if "line" in words:
+        return int(words[words.index("line") + 1])
+    return max(text.count("\n"), 1)
+
+
+def template() -> str:
+    """A rules file that holds every threshold at its default, each with its unit and meaning, commented out."""
+    lines = ["# Thresholds of the detectors. Uncomment what should differ; `vitals rules check` reads it with you.", ""]
+    for detector in DETECTORS:
+        if not detector.parameters:
+            continue
+        lines += [f"# {detector.title}", f"[detectors.{detector.id}]"]
+        for parameter in detector.parameters:
+            unit = "" if parameter.unit == "-" else f" ({parameter.unit})"
+            lines.append(f"# {parameter.name} = {parameter.default!r}  # {parameter.meaning}{unit}")
+        lines.append("")
+    return "\n".join(lines)
