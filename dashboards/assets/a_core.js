@@ -1,0 +1,217 @@
+/* The frame of the browser's part: the API, formats, the poll loop and which page is open. Pages register themselves with vitals.page(). */
+window.vitals = (function () {
+  "use strict";
+
+  const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
+  const base = meta("vitals-base");
+  const POLL_MS = 2000;
+  const BEHIND_S = 10;
+  const controllers = {};
+
+  class Refused extends Error {
+    constructor(status, message) { super(message); this.status = status; }
+  }
+
+  /** JSON of a read route. Rejects with Refused for an answer that is not 2xx and with TypeError when the server does not answer. */
+  async function api(path, params) {
+    const url = new URL(`/api/v1/${path}`, location.origin);
+    for (const [key, value] of Object.entries(params || {})) if (value !== "" && value != null) url.searchParams.set(key, value);
+    const answer = await fetch(url, { signal: AbortSignal.timeout(15000), credentials: "same-origin" });
+    if (!answer.ok) {
+      const detail = await answer.json().catch(() => ({}));
+      throw new Refused(answer.status, typeof detail.detail === "string" ? detail.detail : `The server answered ${answer.status}.`);
+    }
+    return answer.json();
+  }
+
+  const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "standard" });
+  const COMPACT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "compact" });
+
+  /** A number for reading: four significant digits, SI-like from ten thousand on, scientific below a thousandth. */
+  function number(value) {
+    if (value == null) return "–";
+    if (typeof value !== "number") return String(value);
+    const size = Math.abs(value);
+    if (size >= 1e15) return value.toExponential(2);
+    if (size >= 1e4) return COMPACT.format(value);
+    if (size !== 0 && size < 1e-3) return value.toExponential(2);
+    return NUMBER.format(value);
+  }
+
+  const percent = (value) => (value == null ? "–" : `${NUMBER.format(Math.round(value * 1000) / 10)} %`);
+  const integer = (value) => (value == null ? "–" : value.toLocaleString("en"));
+
+  function duration(seconds) {
+    const s = Math.max(0, seconds);
+    if (s < 90) return `${Math.round(s)} s`;
+    if (s < 5400) return `${Math.round(s / 60)} min`;
+    if (s < 129600) return `${Math.round(s / 3600)} h`;
+    return `${Math.round(s / 86400)} d`;
+  }
+
+  let skew = 0;
+  const now = () => Date.now() / 1000 + skew;
+  const age = (at) => (now() - at < 2 ? "just now" : `${duration(now() - at)} ago`);
+  const clockTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  const fullTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+  /** Writes every <time> in the viewer's zone; those with data-age as an age. */
+  function writeTimes(root) {
+    for (const node of root.querySelectorAll("time[datetime]")) {
+      const at = new Date(node.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      const text = node.dataset.age ? age(at / 1000) : clockTime.format(at);
+      if (node.textContent !== text) node.textContent = text;
+      if (!node.title) node.title = fullTime.format(at);
+    }
+  }
+
+  const ESCAPES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+  const escape = (text) => String(text).replace(/[&<>"']/g, (letter) => ESCAPES[letter]);
+
+  const SEVERITIES = {
+    critical: "Critical", warning: "Warning", watch: "Watch", "cannot judge": "Cannot judge", unknown: "Not judged yet", solved: "Solved", healthy: "Healthy",
+  };
+  const URGENCY = Object.keys(SEVERITIES);
+  function pill(severity) {
+    const known = severity in SEVERITIES ? severity : "unknown";
+    return `<span class="pill sev-${known.replace(" ", "-")}"><span class="icon" aria-hidden="true"></span>${SEVERITIES[known]}</span>`;
+  }
+
+  /* The state of the connection, as one word that is always visible. */
+  let lastAnswer = null;
+  let failures = 0;
+  let refusal = null;
+  function tellLive() {
+    const node = document.getElementById("live");
+    if (!node) return;
+    const behind = lastAnswer == null ? 0 : (Date.now() - lastAnswer) / 1000;
+    let [kind, text] = ["live", "live"];
+    if (refusal) [kind, text] = ["off", refusal === 401 || refusal === 403 ? "no permission" : "refused"];
+    else if (failures >= 2) [kind, text] = ["off", "disconnected"];
+    else if (lastAnswer == null) [kind, text] = ["wait", "connecting"];
+    else if (behind > BEHIND_S) [kind, text] = ["wait", `behind ${duration(behind)}`];
+    if (node.dataset.kind === kind && node.textContent === text) return;
+    node.dataset.kind = kind;
+    node.textContent = text;
+  }
+
+  let active = null;
+  let timer = null;
+  let polling = false;
+
+  /** One request for the whole page, again two seconds after its answer; none while the page is hidden. */
+  async function poll() {
+    clearTimeout(timer);
+    if (document.hidden || polling) return;
+    polling = true;
+    const mine = active;
+    try {
+      const answer = mine ? await mine.poll() : await alertsOnly();
+      if (answer && answer.now) skew = answer.now - Date.now() / 1000;
+      if (answer && answer.alerts) tellAlerts(answer.alerts);
+      lastAnswer = Date.now();
+      failures = 0;
+      refusal = null;
+    } catch (error) {
+      if (error instanceof Refused) refusal = error.status;
+      else if (error instanceof TypeError || error.name === "TimeoutError" || error.name === "AbortError") failures += 1;
+      else console.error(error);
+    }
+    polling = false;
+    tellLive();
+    if (mine !== active) return void poll();
+    timer = setTimeout(poll, Math.min(POLL_MS * 2 ** Math.max(0, failures - 2), 16000));
+  }
+
+  const alertsOnly = () => api("pulse");
+
+  function tellAlerts(counts) {
+    const node = document.getElementById("open-alerts");
+    if (!node) return;
+    const total = (counts.critical || 0) + (counts.warning || 0);
+    node.hidden = total === 0;
+    node.textContent = total;
+    node.className = `count ${counts.critical ? "bad" : "some"}`;
+    node.setAttribute("aria-label", `${total} open alerts`);
+  }
+
+  /** Registers what drives the page whose root has data-page=name: create(root) returns {poll, stop}. */
+  function page(name, create) { controllers[name] = create; }
+
+  function follow() {
+    const root = document.querySelector("#page > [data-page]");
+    if (active ? active.root === root : !root) return;
+    if (active && active.stop) active.stop();
+    active = null;
+    if (root) {
+      const create = controllers[root.dataset.page];
+      active = create ? create(root) : { poll: alertsOnly };
+      active.root = root;
+      const title = root.querySelector("h1");
+      if (title) document.title = `${title.textContent} · rlvitals`;
+      markNavigation();
+      if (!location.hash) window.scrollTo(0, 0);
+    }
+    poll();
+  }
+
+  function markNavigation() {
+    const here = location.pathname.replace(/\/$/, "") || "/";
+    for (const link of document.querySelectorAll(".bar nav a")) {
+      const target = new URL(link.href).pathname.replace(/\/$/, "") || "/";
+      if (target === here || (target + "/" === base && here.startsWith(`${base}run`))) link.setAttribute("aria-current", "page");
+      else if (target === "/" && base === "/" && here.startsWith("/run")) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  }
+
+  /** Query parameters of the address; set() changes them without a new history entry. */
+  const address = {
+    get: (key) => new URLSearchParams(location.search).get(key) || "",
+    set(changes) {
+      const params = new URLSearchParams(location.search);
+      for (const [key, value] of Object.entries(changes)) {
+        if (value === "" || value == null) params.delete(key);
+        else params.set(key, value);
+      }
+      const text = params.toString();
+      history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : "") + location.hash);
+    },
+  };
+
+  let toastTimer = null;
+  function toast(text) {
+    const node = document.getElementById("toast");
+    if (!node) return;
+    node.textContent = text;
+    node.classList.add("shown");
+    clearTimeout(toastTimer);
+    toastTimer = setTimeout(() => node.classList.remove("shown"), 4000);
+  }
+
+  /** Hands a value to Dash, whose callbacks take it from there. */
+  const tellDash = (id, data) => window.dash_clientside.set_props(id, { data });
+
+  /* Dash draws the page some time after this script ran, and again at each change of address. */
+  let scheduled = false;
+  new MutationObserver(() => {
+    if (scheduled) return;
+    scheduled = true;
+    requestAnimationFrame(() => {
+      scheduled = false;
+      follow();
+      writeTimes(document);
+    });
+  }).observe(document.documentElement, { childList: true, subtree: true, attributes: true, attributeFilter: ["datetime"] });
+
+  setInterval(() => {
+    if (document.hidden) return;
+    tellLive();
+    writeTimes(document);
+  }, 1000);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
+  window.addEventListener("online", poll);
+
+  return { base, api, page, poll, number, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
+})();

@@ -1,0 +1,308 @@
+/* One chart card: series in, a Plotly figure out, and beside it the legend, the current values and a table for who cannot see it. */
+vitals.charts = (function () {
+  "use strict";
+  const v = vitals;
+
+  /** Plotly is loaded when the first chart is, and only then. */
+  let loading = null;
+  function plotly() {
+    loading ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = v.meta("vitals-plotly");
+      script.onload = () => resolve(window.Plotly);
+      script.onerror = () => { loading = null; reject(new TypeError("the chart library did not load")); };
+      document.head.append(script);
+    });
+    return loading;
+  }
+
+  /* Colours are read from the style sheet once per theme. */
+  let palette = null;
+  function colours() {
+    if (palette) return palette;
+    const style = getComputedStyle(document.documentElement);
+    const read = (name) => style.getPropertyValue(name).trim();
+    palette = {
+      lines: Array.from({ length: 10 }, (_, i) => read(`--line-${i + 1}`)),
+      text: read("--text"), dim: read("--dim"), grid: read("--grid"), surface: read("--surface"), border: read("--border"), accent: read("--accent"),
+      critical: read("--critical"), warning: read("--warning"), heat: Array.from({ length: 5 }, (_, i) => read(`--heat-${i}`)),
+    };
+    return palette;
+  }
+  document.addEventListener("vitals-theme", () => { palette = null; });
+
+  const veil = (colour, alpha) => {
+    const hex = colour.replace("#", "");
+    const [r, g, b] = [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
+    return `rgba(${r},${g},${b},${alpha})`;
+  };
+
+  /** Running mean over about `span` points that ignores gaps; an exponential weight, corrected for its start. */
+  function smoothed(values, span) {
+    const keep = 1 - 1 / span;
+    let [sum, weight] = [0, 0];
+    return values.map((y) => {
+      if (y == null) return null;
+      sum = keep * sum + (1 - keep) * y;
+      weight = keep * weight + (1 - keep);
+      return sum / weight;
+    });
+  }
+
+  /** Which part of an attempt a later one lived again: everything from the first step of any later attempt on. */
+  function cut(curve, from) {
+    if (from === Infinity) return [curve, null];
+    let at = curve.x.findIndex((x) => x >= from);
+    if (at < 0) return [curve, null];
+    const part = (a, b) => {
+      const lived = { x: curve.x.slice(a, b), y: curve.y.slice(a, b), bad: (curve.bad || []).filter(([x]) => (a ? x >= from : x < from)) };
+      if (curve.low) Object.assign(lived, { low: curve.low.slice(a, b), high: curve.high.slice(a, b) });
+      return lived;
+    };
+    return [part(0, at), part(Math.max(0, at - 1), curve.x.length)];
+  }
+
+  /** The latest value of a series: of its newest attempt, not finite if that is how it ended. */
+  function latest(attempts) {
+    const newest = Object.keys(attempts || {}).map(Number).sort((a, b) => b - a)[0];
+    if (newest == null) return null;
+    const curve = attempts[newest];
+    const bad = (curve.bad || []).at(-1);
+    if (bad && bad[0] === curve.x.at(-1) && curve.y.at(-1) == null) return bad[1];
+    return curve.y.at(-1);
+  }
+
+  class Chart {
+    constructor(card) {
+      this.card = card;
+      this.spec = JSON.parse(card.dataset.spec);
+      this.plot = card.querySelector(".plot");
+      this.metrics = this.spec.metrics;
+      this.visible = false;
+      this.dirty = true;
+      this.off = new Set();
+      this.legend();
+      this.foot();
+    }
+
+    get format() {
+      return /%$/.test(this.spec.figure.layout.yaxis.tickformat || "") ? v.percent : v.number;
+    }
+
+    legend() {
+      const node = this.card.querySelector(".legend");
+      const many = this.spec.kind !== "heat" && this.spec.figure.data.length > 1;
+      node.innerHTML = this.spec.figure.data.map((trace, slot) => many
+        ? `<button type="button" data-slot="${slot}" aria-pressed="true" title="Show or hide"><i style="background:var(--line-${(slot % 10) + 1})"></i>${v.escape(trace.name)} <b></b></button>`
+        : "<span><b></b></span>").join("");
+      node.addEventListener("click", (event) => {
+        const button = event.target.closest("[data-slot]");
+        if (!button) return;
+        const slot = Number(button.dataset.slot);
+        this.off.has(slot) ? this.off.delete(slot) : this.off.add(slot);
+        button.setAttribute("aria-pressed", String(!this.off.has(slot)));
+        this.redraw();
+      });
+    }
+
+    foot() {
+      if (this.spec.kind === "heat") return;
+      const details = document.createElement("details");
+      details.innerHTML = "<summary>Table</summary><div class='scroll' tabindex='0' role='region'></div>";
+      details.lastChild.setAttribute("aria-label", `${this.spec.title} as a table`);
+      details.addEventListener("toggle", () => { if (details.open) this.table(); });
+      this.details = details;
+      this.card.querySelector(".card-foot").append(details);
+    }
+
+    /** Draws from the view's series; the view also knows the axis, the smoothing, the zoom and the marks. */
+    async draw(view) {
+      this.view = view;
+      this.dirty = false;
+      const lib = await plotly();
+      if (!this.plot.isConnected) return;
+      const figure = this.spec.kind === "heat" ? this.heat(view) : this.lines(view);
+      const empty = !figure.data.length;
+      this.card.classList.toggle("blank", empty);
+      if (empty) return;
+      await lib.react(this.plot, figure.data, figure.layout, { displayModeBar: false, responsive: true, showTips: false, doubleClick: false });
+      if (!this.bound) this.bind(view);
+      this.values(view);
+      if (this.details && this.details.open) this.table();
+    }
+
+    redraw() { this.dirty = true; this.view?.queue(this); }
+
+    bind(view) {
+      this.bound = true;
+      this.plot.on("plotly_relayout", (change) => {
+        if (change["xaxis.range[0]"] != null) view.zoom(change["xaxis.range[0]"], change["xaxis.range[1]"]);
+      });
+      this.plot.on("plotly_doubleclick", () => view.zoom(null, null));
+      this.plot.on("plotly_click", (event) => { if (event.points.length) view.pick(this.stepOf(event.points[0])); });
+    }
+
+    stepOf(point) { return point.customdata ?? point.x; }
+
+    lines(view) {
+      const c = colours();
+      const data = [];
+      const bad = [];
+      const single = this.spec.figure.data.length === 1 && view.runs.length === 1;
+      for (const [order, run] of view.runs.entries()) {
+        for (const template of this.spec.figure.data) {
+          const { metric, slot } = template.meta;
+          if (this.off.has(slot)) continue;
+          const colour = c.lines[(view.runs.length > 1 ? order : slot) % c.lines.length];
+          const attempts = view.curves(run, metric);
+          if (!attempts) continue;
+          const numbers = Object.keys(attempts).map(Number).sort((a, b) => a - b);
+          for (const number of numbers) {
+            const later = Math.min(...view.begins(run).filter(([segment]) => segment > number).map(([, first]) => first), Infinity);
+            const [lived, relived] = cut(attempts[number], later);
+            const name = view.runs.length > 1 ? view.nameOf(run) : template.name;
+            const dash = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : "solid";
+            if (relived) data.push(this.trace(view, run, template, relived, { name: `${name}, attempt ${number + 1}`, line: { color: veil(colour, 0.35), width: 1.2, dash: "dot" } }));
+            if (lived.x.length) data.push(...this.strokes(view, run, template, lived, name, colour, dash, single));
+            for (const [step, what] of lived.bad || []) bad.push({ x: view.toX(run, step), step, what: `${name}: ${what} at step ${v.integer(step)}` });
+          }
+        }
+      }
+      if (bad.length) {
+        data.push({
+          type: "scatter", mode: "markers", yaxis: "y2", x: bad.map((b) => b.x), y: bad.map(() => 0.965), customdata: bad.map((b) => b.step), text: bad.map((b) => b.what),
+          hovertemplate: "%{text}<extra></extra>", marker: { symbol: "x", size: 7, color: c.critical }, showlegend: false, name: "not finite",
+        });
+      }
+      return { data, layout: this.layout(view) };
+    }
+
+    trace(view, run, template, curve, more) {
+      const { meta, ...plain } = template;
+      return { ...plain, x: curve.x.map((step) => view.toX(run, step)), y: curve.y, customdata: curve.x, hovertemplate: this.hover(), ...more };
+    }
+
+    hover() { return `%{y:${this.format === v.percent ? ".1%" : ".4~g"}}`; }
+
+    /** The line itself; behind it the envelope of its buckets or, when smoothed, what was measured. */
+    strokes(view, run, template, curve, name, colour, dash, single) {
+      const drawn = [];
+      const short = curve.x.length < 40 && this.spec.kind !== "stack";
+      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : 1.8, dash }, mode: curve.x.length === 1 ? "markers" : short ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
+      if (this.spec.kind === "stack") return [this.trace(view, run, template, curve, { ...look, mode: "lines", fillcolor: veil(colour, 0.55), stackgroup: `all${run}` })];
+      const x = curve.x.map((step) => view.toX(run, step));
+      if (curve.low && (single || view.smooth < 2)) {
+        const edge = { type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip", showlegend: false, connectgaps: false };
+        drawn.push({ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: veil(colour, single ? 0.2 : 0.12) });
+      }
+      if (view.smooth > 1) {
+        drawn.push(this.trace(view, run, template, curve, { ...look, mode: "lines", hoverinfo: "skip", hovertemplate: undefined, line: { color: veil(colour, 0.28), width: 1 } }));
+        drawn.push(this.trace(view, run, template, { ...curve, y: smoothed(curve.y, view.smooth) }, { ...look, mode: "lines" }));
+      } else drawn.push(this.trace(view, run, template, curve, look));
+      return drawn;
+    }
+
+    layout(view) {
+      const c = colours();
+      const layout = structuredClone(this.spec.figure.layout);
+      Object.assign(layout.xaxis, view.xaxis(), { spikecolor: c.dim, spikedash: "solid" });
+      layout.font = { family: "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", size: 11, color: c.dim };
+      layout.hoverlabel = { bgcolor: c.surface, bordercolor: c.border, font: { color: c.text, size: 12 } };
+      layout.datarevision = view.revision;
+      const { shapes, annotations } = this.marks(view, c);
+      layout.shapes = shapes;
+      layout.annotations = annotations;
+      return layout;
+    }
+
+    /** Bands from the onset of an alert to its end on the charts it speaks of, a line where it was raised on all others; limits; events. */
+    marks(view, c) {
+      const shapes = [];
+      const annotations = [];
+      if (view.runs.length > 1) return { shapes, annotations };
+      const run = view.runs[0];
+      const x = (step) => view.toX(run, step);
+      const tall = { xref: "x", yref: "paper", y0: 0, y1: 1, layer: "below" };
+      for (const mark of view.marks) {
+        if (mark.kind === "event") {
+          shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(c.dim, 0.7), width: 1, dash: "dot" } });
+          continue;
+        }
+        const colour = c[mark.severity];
+        const own = this.metrics.includes(mark.metric);
+        if (own || mark.moved.some((name) => this.metrics.includes(name))) {
+          shapes.push({ type: "rect", ...tall, x0: x(mark.onset), x1: x(mark.end ?? Math.max(view.lastStep, mark.step)), fillcolor: veil(colour, own ? 0.14 : 0.07), line: { width: 0 } });
+        }
+        if (own || mark.severity === "critical") {
+          shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(colour, own ? 0.95 : 0.45), width: own ? 1.5 : 1, dash: own ? "solid" : "dash" } });
+        }
+        if (own && mark.limit != null && this.metrics.length <= 3 && !(this.spec.figure.layout.yaxis.type === "log" && mark.limit <= 0)) {
+          shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: mark.limit, y1: mark.limit, layer: "below", line: { color: veil(colour, 0.7), width: 1, dash: "dash" } });
+        }
+      }
+      if (view.picked != null) shapes.push({ type: "line", ...tall, layer: "above", x0: x(view.picked), x1: x(view.picked), line: { color: c.accent, width: 1.5 } });
+      return { shapes, annotations };
+    }
+
+    heat(view) {
+      const map = view.heat(this.metrics[0]);
+      if (!map || !map.x.length || !map.counts[0].length) return { data: [], layout: {} };
+      const c = colours();
+      const run = view.runs[0];
+      const bins = map.counts[0].length;
+      const edge = (i) => (i <= 0 ? 0 : map.edges[Math.min(i, map.edges.length) - 1]);
+      const share = map.counts.map((column) => { const total = column.reduce((a, b) => a + b, 0) || 1; return column.map((n) => n / total); });
+      const z = Array.from({ length: bins }, (_, bin) => share.map((column) => (column[bin] ? Math.sqrt(column[bin]) : null)));
+      const names = Array.from({ length: bins }, (_, bin) => `${v.number(edge(map.first_bin + bin))} to ${v.number(edge(map.first_bin + bin + 1))}`);
+      const text = Array.from({ length: bins }, (_, bin) => share.map((column) => `${names[bin]} ${v.escape(this.spec.unit)}: ${v.percent(column[bin])}`));
+      const every = Math.max(1, Math.round(bins / 5));
+      const ticks = Array.from({ length: bins + 1 }, (_, i) => i).filter((i) => (i + map.first_bin) % every === 0);
+      const layout = this.layout(view);
+      layout.yaxis = { ...layout.yaxis, type: "linear", range: [-0.5, bins - 0.5], tickmode: "array", tickvals: ticks.map((i) => i - 0.5), ticktext: ticks.map((i) => v.number(edge(map.first_bin + i))), showgrid: false };
+      const data = [{ ...this.spec.figure.data[0], meta: undefined, x: map.x.map((step) => view.toX(run, step + map.width / 2)), y: Array.from({ length: bins }, (_, i) => i), z, text,
+        customdata: Array.from({ length: bins }, () => map.x), hovertemplate: "%{text}<extra></extra>", colorscale: c.heat.map((colour, i) => [i / (c.heat.length - 1), colour]), zmin: 0 }];
+      return { data, layout };
+    }
+
+    /** The current value of every line, in the legend and in the words a screen reader gets. */
+    values(view) {
+      const said = [];
+      const nodes = this.card.querySelectorAll(".legend b");
+      if (view.runs.length > 1) { this.plot.setAttribute("aria-label", `${this.spec.title}, ${view.runs.length} runs`); return; }
+      this.spec.figure.data.forEach((template, slot) => {
+        const value = this.spec.kind === "heat" ? null : latest(view.curves(view.runs[0], template.meta.metric));
+        const text = value == null ? "" : this.format(value);
+        if (nodes[slot] && nodes[slot].textContent !== text) nodes[slot].textContent = text;
+        if (nodes[slot]) nodes[slot].classList.toggle("bad", typeof value === "string");
+        if (text) said.push(`${template.name} ${text}`);
+      });
+      const label = `${this.spec.title}${said.length ? `: ${said.join(", ")}` : ""}${view.lastStep != null ? `, to step ${v.integer(view.lastStep)}` : ""}`;
+      if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
+    }
+
+    /** At most forty rows, evenly taken, the newest first. */
+    table() {
+      const view = this.view;
+      if (!view) return;
+      const run = view.runs[0];
+      const columns = this.spec.figure.data.map((template) => {
+        const values = new Map();
+        const attempts = view.curves(run, template.meta.metric) || {};
+        for (const number of Object.keys(attempts).sort((a, b) => a - b)) {
+          attempts[number].x.forEach((x, i) => values.set(x, attempts[number].y[i]));
+          for (const [x, what] of attempts[number].bad || []) if (values.get(x) == null) values.set(x, what);
+        }
+        return values;
+      });
+      const steps = [...new Set(columns.flatMap((values) => [...values.keys()]))].sort((a, b) => b - a);
+      const stride = Math.ceil(steps.length / 40) || 1;
+      const rows = steps.filter((_, i) => i % stride === 0);
+      this.details.lastChild.innerHTML = `<table class="plain"><thead><tr><th scope="col">Step</th>${this.spec.figure.data.map((t) => `<th scope="col" class="num">${v.escape(t.name)}</th>`).join("")}</tr></thead>
+        <tbody>${rows.map((step) => `<tr><th scope="row" class="num">${v.integer(step)}</th>${columns.map((values) => `<td class="num">${v.escape(values.has(step) ? this.format(values.get(step)) : "")}</td>`).join("")}</tr>`).join("")}</tbody></table>`;
+    }
+
+    purge() { if (this.bound && window.Plotly) window.Plotly.purge(this.plot); }
+  }
+
+  return { Chart, plotly, latest, smoothed, cut, colours };
+})();

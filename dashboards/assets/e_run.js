@@ -1,0 +1,333 @@
+/* The run page: one request for everything on it, only charts that were seen, only those in view are drawn, one per animation frame. */
+(function () {
+  "use strict";
+  const v = vitals;
+  const HEAT_EVERY_MS = 8000;
+  const CLOCKED = ["time", "elapsed"];
+
+  class Board {
+    constructor(root) {
+      this.root = root;
+      this.uid = root.dataset.run;
+      this.runs = [this.uid];
+      this.known = new Set(JSON.parse(root.dataset.metrics));
+      this.segments = JSON.parse(root.dataset.begins);
+      this.series = {};
+      this.have = new Set();
+      this.cursor = "";
+      this.heats = new Map();
+      this.lastStep = null;
+      this.width = 1;
+      this.revision = 0;
+      this.axis = v.address.get("axis") || "step";
+      this.smooth = Number(v.address.get("smooth")) || 0;
+      this.range = null;
+      this.picked = v.address.get("step") === "" ? null : Number(v.address.get("step"));
+      this.clock = null;
+      this.due = new Set();
+      this.readMarks();
+      this.charts = [...root.querySelectorAll(".chart")].map((card) => new v.charts.Chart(card));
+      this.byPlot = new Map(this.charts.map((chart) => [chart.card, chart]));
+      this.watch = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "120px" });
+      for (const chart of this.charts) this.watch.observe(chart.card);
+      this.attributes = new MutationObserver(() => { if (this.readMarks()) this.redrawAll(); });
+      this.attributes.observe(root.querySelector("#marks"), { attributes: true });
+      this.listen();
+      if (root.dataset.steps !== "[]") this.readStep(this.picked);
+      v.charts.plotly().catch(() => {});
+    }
+
+    listen() {
+      this.controls = new AbortController();
+      const on = (target, kind, act) => target.addEventListener(kind, act, { signal: this.controls.signal });
+      for (const [id, key] of [["axis", "axis"], ["smooth", "smooth"]]) {
+        const field = this.root.querySelector(`#${id}`);
+        field.value = String(this[key]);
+        on(field, "change", () => {
+          this[key] = key === "smooth" ? Number(field.value) : field.value;
+          v.address.set({ [key]: field.value === "step" || field.value === "0" ? "" : field.value });
+          if (key === "axis") this.zoom(null, null);
+          this.needAxis().then(() => this.redrawAll());
+        });
+      }
+      on(this.root.querySelector("#unzoom"), "click", () => this.zoom(null, null));
+      on(this.root, "click", (event) => {
+        const button = event.target.closest("[data-pick]");
+        if (button && button.dataset.pick !== "") this.readStep(Number(button.dataset.pick), true);
+      });
+      on(document, "vitals-theme", () => this.redrawAll());
+      this.needAxis();
+    }
+
+    stop() {
+      this.watch.disconnect();
+      this.attributes.disconnect();
+      this.controls.abort();
+      for (const chart of this.charts) chart.purge();
+      this.stopped = true;
+    }
+
+    readMarks() {
+      const text = this.root.querySelector("#marks").dataset.marks || "[]";
+      if (text === this.marksText) return false;
+      this.marksText = text;
+      this.marks = JSON.parse(text);
+      this.badge();
+      return true;
+    }
+
+    /** The severity of each part, on the links that jump to it. */
+    badge() {
+      for (const link of this.root.querySelectorAll(".jump [data-organ]")) {
+        const open = this.marks.filter((mark) => mark.kind === "alert" && mark.organ === link.dataset.organ && mark.end == null).map((mark) => mark.severity);
+        link.dataset.severity = open.includes("critical") ? "critical" : open.includes("warning") ? "warning" : "";
+      }
+    }
+
+    seen(entries) {
+      let fresh = false;
+      for (const entry of entries) {
+        const chart = this.byPlot.get(entry.target);
+        chart.visible = entry.isIntersecting;
+        if (!chart.visible) continue;
+        if (!chart.wanted) { chart.wanted = true; fresh = true; }
+        if (chart.dirty) this.queue(chart);
+      }
+      if (fresh) v.poll();
+    }
+
+    async poll() {
+      const wanted = this.charts.filter((chart) => chart.wanted && chart.spec.kind !== "heat").flatMap((chart) => chart.metrics);
+      if (this.axis === "tokens") wanted.push("progress.tokens");
+      const metrics = [...new Set(wanted)];
+      const fresh = metrics.filter((name) => !this.have.has(name));
+      const answer = await v.api("live", { run: this.uid, metrics: metrics.join(","), new: this.cursor ? fresh.join(",") : "", since: this.cursor });
+      if (this.stopped) return answer;
+      const told = answer.runs[0];
+      this.cursor = answer.cursor;
+      for (const name of metrics) this.have.add(name);
+      this.take(told, fresh);
+      this.head(told);
+      if (this.charts.some((chart) => chart.wanted && !chart.asked)) { for (const chart of this.charts) chart.asked ||= chart.wanted; }
+      await this.heatMaps();
+      return answer;
+    }
+
+    take(told, fresh) {
+      const grown = this.lastStep !== told.step;
+      this.lastStep = told.step;
+      this.width = told.width;
+      if (told.reset) { this.series = {}; this.have = new Set([...this.have].filter((name) => name in told.series)); }
+      const changed = new Set(told.reset ? [...this.have] : fresh);
+      for (const [name, attempts] of Object.entries(told.series)) {
+        changed.add(name);
+        const mine = (this.series[name] ??= {});
+        for (const [number, curve] of Object.entries(attempts)) {
+          mine[number] = told.reset || fresh.includes(name) || !mine[number] ? curve : merged(mine[number], curve);
+          if (!this.segments.some(([segment]) => String(segment) === number)) this.segments.push([Number(number), curve.x[0]]);
+        }
+      }
+      if (this.clock && grown && told.step != null) this.clock.push([told.step, told.seen]);
+      this.revision += 1;
+      for (const chart of this.charts) {
+        if (chart.metrics.some((name) => changed.has(name)) || (grown && this.marks.some((mark) => mark.kind === "alert" && mark.end == null && chart.metrics.includes(mark.metric)))) {
+          chart.dirty = true;
+          if (chart.visible) this.queue(chart);
+        }
+      }
+      if (told.held.some((name) => !this.known.has(name))) this.reload();
+    }
+
+    /** A metric that the page has no card for: Dash draws the page again. */
+    reload() {
+      if (this.reloaded) return;
+      this.reloaded = true;
+      v.tellDash("redraw", Date.now());
+    }
+
+    head(told) {
+      const step = this.root.querySelector("#head-step");
+      if (step && told.step != null) step.textContent = v.integer(told.step);
+      const seen = this.root.querySelector("#head-seen time");
+      const iso = new Date(told.seen * 1000).toISOString();
+      if (seen && seen.getAttribute("datetime") !== iso) seen.setAttribute("datetime", iso);
+      const state = this.root.querySelector("#head-state");
+      if (state && !state.classList.contains(`state-${told.state}`)) {
+        state.className = `state state-${told.state}`;
+        state.textContent = told.state.charAt(0).toUpperCase() + told.state.slice(1);
+      }
+      const stamp = `${told.judged} ${told.severity}`;
+      if (this.stamp !== undefined && this.stamp !== stamp) v.tellDash("stamp", stamp);
+      this.stamp = stamp;
+    }
+
+    async heatMaps() {
+      for (const chart of this.charts.filter((each) => each.spec.kind === "heat" && each.visible)) {
+        const name = chart.metrics[0];
+        const had = this.heats.get(name);
+        const key = JSON.stringify([this.range, this.range ? 0 : this.lastStep]);
+        if (had && (had.key === key || (!this.range && Date.now() - had.at < HEAT_EVERY_MS))) continue;
+        const [first, last] = this.range || [];
+        const map = await v.api(`runs/${encodeURIComponent(this.uid)}/hist`, { metric: name, first, last });
+        this.heats.set(name, { key, at: Date.now(), map });
+        chart.dirty = true;
+        this.queue(chart);
+      }
+    }
+
+    /* What a chart asks of its view. */
+    curves(run, metric) {
+      const fine = this.fine && this.fine[metric];
+      return fine || this.series[metric];
+    }
+    begins() { return this.segments; }
+    heat(metric) { return this.heats.get(metric)?.map; }
+    nameOf() { return ""; }
+
+    toX(run, step) {
+      if (this.axis === "tokens") return this.interpolate(this.tokens(), step);
+      if (CLOCKED.includes(this.axis) && this.clock && this.clock.length) {
+        const at = this.interpolate(this.clock, step);
+        return this.axis === "time" ? new Date(at * 1000) : (at - this.clock[0][1]) / 3600;
+      }
+      return step;
+    }
+
+    tokens() {
+      const attempts = this.series["progress.tokens"] || {};
+      const curve = attempts[Object.keys(attempts).sort((a, b) => b - a)[0]];
+      return curve ? curve.x.map((x, i) => [x, curve.y[i]]).filter(([, y]) => y != null) : [];
+    }
+
+    interpolate(pairs, step) {
+      if (!pairs.length) return step;
+      let [low, high] = [0, pairs.length - 1];
+      while (high - low > 1) { const mid = (low + high) >> 1; pairs[mid][0] <= step ? (low = mid) : (high = mid); }
+      const [[x0, y0], [x1, y1]] = [pairs[low], pairs[high]];
+      return x1 === x0 ? y0 : y0 + ((y1 - y0) * (step - x0)) / (x1 - x0);
+    }
+
+    async needAxis() {
+      if (CLOCKED.includes(this.axis) && !this.clock) this.clock = await v.api(`runs/${encodeURIComponent(this.uid)}/clock`);
+      if (this.axis === "tokens" && !this.known.has("progress.tokens")) {
+        v.toast("This run does not log progress.tokens; steps are shown.");
+        this.axis = "step";
+        this.root.querySelector("#axis").value = "step";
+      } else if (this.axis === "tokens" && !this.have.has("progress.tokens")) v.poll();
+    }
+
+    xaxis() {
+      const titles = { tokens: "tokens", elapsed: "hours" };
+      const axis = { type: this.axis === "time" ? "date" : "linear" };
+      if (titles[this.axis]) axis.title = { text: titles[this.axis], font: { size: 10 }, standoff: 2 };
+      if (this.axis === "elapsed") axis.hoverformat = ".2f";
+      if (this.axis === "step") axis.tickformat = this.lastStep > 9999 ? "~s" : ",d";
+      if (this.shown) axis.range = this.shown;
+      else axis.autorange = true;
+      if (this.axis === "step" && !this.shown && this.lastStep) { axis.autorange = false; axis.range = [this.firstStep(), this.lastStep + Math.max(1, (this.lastStep - this.firstStep()) * 0.01)]; }
+      return axis;
+    }
+
+    firstStep() { return Math.min(...this.segments.map(([, first]) => first), this.lastStep ?? 0); }
+
+    /** All charts show the same part of the run; a part of a long run is read again at its own resolution. */
+    zoom(from, to) {
+      if (from == null && !this.shown) return;
+      this.shown = from == null ? null : [from, to];
+      this.fine = null;
+      this.range = from == null || this.axis !== "step" ? null : [Math.max(0, Math.floor(from)), Math.ceil(to)];
+      this.root.querySelector("#unzoom").hidden = from == null;
+      this.redrawAll();
+      if (this.range) this.refine(this.range);
+      else v.poll();
+    }
+
+    async refine([first, last]) {
+      const charts = this.charts.filter((chart) => chart.visible);
+      if (this.width > 1) {
+        const metrics = [...new Set(charts.filter((chart) => chart.spec.kind !== "heat").flatMap((chart) => chart.metrics))];
+        const pad = Math.ceil((last - first) * 0.1);
+        const answer = await v.api(`runs/${encodeURIComponent(this.uid)}/series`, { metrics: metrics.join(","), first: Math.max(0, first - pad), last: last + pad });
+        if (!this.range || this.range[0] !== first) return;
+        this.fine = answer.series;
+      }
+      await this.heatMaps();
+      this.redrawAll();
+    }
+
+    /** Reads the samples of a step; a pick by hand also marks the step in every chart and in the address. */
+    readStep(step, stay) {
+      v.tellDash("picked", { step, at: Date.now() });
+      if (step == null) return;
+      this.picked = step;
+      v.address.set({ step });
+      if (stay) this.redrawAll();
+    }
+
+    pick(step) {
+      if (step == null) return;
+      this.readStep(Math.round(step), true);
+      v.toast(`Step ${v.integer(Math.round(step))} is marked; its rollouts are open below.`);
+    }
+
+    redrawAll() {
+      this.revision += 1;
+      for (const chart of this.charts) {
+        chart.dirty = true;
+        if (chart.visible) this.queue(chart);
+      }
+    }
+
+    queue(chart) {
+      if (!chart.asked && chart.spec.kind !== "heat") return;
+      this.due.add(chart);
+      if (this.drawing) return;
+      this.drawing = true;
+      requestAnimationFrame(() => this.frame());
+    }
+
+    async frame() {
+      const chart = this.due.values().next().value;
+      if (chart) {
+        this.due.delete(chart);
+        if (chart.visible && !this.stopped) await chart.draw(this).catch((error) => { if (!(error instanceof TypeError)) console.error(error); });
+      }
+      if (this.due.size && !this.stopped) requestAnimationFrame(() => this.frame());
+      else this.drawing = false;
+    }
+  }
+
+  /** A curve with the points of another put in; points of the same step are replaced. */
+  function merged(old, more) {
+    const fields = ["y", ...(more.low || old.low ? ["low", "high"] : [])];
+    const out = { x: old.x.slice() };
+    for (const field of fields) out[field] = (old[field] || old.y).slice();
+    more.x.forEach((x, i) => {
+      let at = out.x.length;
+      while (at > 0 && out.x[at - 1] >= x) at -= 1;
+      const replace = out.x[at] === x ? 1 : 0;
+      out.x.splice(at, replace, x);
+      for (const field of fields) out[field].splice(at, replace, (more[field] || more.y)[i]);
+    });
+    const fresh = new Set(more.x);
+    const bad = [...(old.bad || []).filter(([x]) => !fresh.has(x)), ...(more.bad || [])].sort((a, b) => a[0] - b[0]);
+    if (bad.length) out.bad = bad;
+    return out;
+  }
+
+  v.merged = merged;
+  v.Board = Board;
+  v.page("run", (root) => new Board(root));
+
+  v.page("alerts", () => {
+    let stamp = null;
+    return {
+      async poll() {
+        const answer = await v.api("pulse");
+        if (stamp !== null && stamp !== answer.stamp) v.tellDash("alert-stamp", answer.stamp);
+        stamp = answer.stamp;
+        return answer;
+      },
+    };
+  });
+})();

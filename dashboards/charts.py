@@ -1,0 +1,197 @@
+"""Which charts a run page shows: the catalogue's metrics, grouped where one picture says more than two, in the order of the organs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from monitor.metrics import CATALOGUE, HISTOGRAM_BY_NAME, ORGANS, describe
+
+TITLES = {
+    "reward": "Reward",
+    "signal": "Learning signal",
+    "policy": "Policy",
+    "optimizer": "Optimizer",
+    "rollout": "Rollouts",
+    "pace": "Pace",
+    "behaviour": "Behaviour",
+    "custom": "Custom",
+}
+
+QUESTIONS = {
+    "reward": "Is the task being learned, and not something beside it?",
+    "signal": "Do groups still disagree enough to teach anything?",
+    "policy": "Do the weights, the entropy and the distance to the reference stay in bounds?",
+    "optimizer": "Are the steps of a sane size?",
+    "rollout": "Are completions of a sane length, and do they say something new?",
+    "pace": "Is it fast enough, and are the samples fresh?",
+    "behaviour": "What does the policy do in its environment?",
+    "custom": "Logged by the run, drawn, never judged.",
+}
+"""What a reader wants to know of each organ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One series of a chart and what its legend calls it."""
+
+    metric: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture: ``kind`` is ``lines``, ``stack`` (shares that add up to one) or ``heat`` (a histogram over steps)."""
+
+    id: str
+    organ: str
+    title: str
+    lines: tuple[Line, ...]
+    unit: str
+    help: str
+    kind: str = "lines"
+    log: bool = False
+    low: float | None = None
+    high: float | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    id: str
+    organ: str
+    title: str
+    lines: tuple[tuple[str, str], ...]
+    kind: str = "lines"
+    wide: bool = False
+    prefixes: tuple[str, ...] = ()
+
+
+_GROUPS: tuple[_Group, ...] = (
+    _Group(
+        "reward-components",
+        "reward",
+        "Task reward against everything else",
+        (
+            ("reward.task.mean", "task"),
+            ("reward.audit.mean", "audit"),
+            ("reward.aux.mean", "auxiliary"),
+            ("reward.total.mean", "total"),
+        ),
+        wide=True,
+        prefixes=("reward.aux.",),
+    ),
+    _Group("reward-bounds", "reward", "Best and worst total reward", (("reward.total.max", "best"), ("reward.total.min", "worst"))),
+    _Group(
+        "group-outcomes",
+        "signal",
+        "Group outcomes",
+        (("group.all_pass_frac", "all pass"), ("group.mixed_frac", "mixed"), ("group.all_fail_frac", "all fail")),
+        kind="stack",
+    ),
+    _Group("iw", "policy", "Importance weights", (("iw.max", "largest"), ("iw.mean", "mean"), ("iw.min", "smallest"))),
+    _Group("clip", "policy", "Clipped tokens", (("update.clip_frac", "all"), ("update.clip_frac_high", "above"), ("update.clip_frac_low", "below"))),
+    _Group("logp-gap", "policy", "Sampler log-prob gap", (("mismatch.logp_absdiff.mean", "mean"), ("mismatch.logp_absdiff.max", "largest"))),
+    _Group("ratio", "policy", "PPO ratio", (("ratio.max", "largest"), ("ratio.mean", "mean"))),
+    _Group(
+        "lengths",
+        "rollout",
+        "Completion length",
+        (
+            ("len.completion.mean", "mean"),
+            ("len.completion.p05", "5 %"),
+            ("len.completion.p50", "median"),
+            ("len.completion.p95", "95 %"),
+            ("len.completion.max", "longest"),
+            ("len.completion.min", "shortest"),
+        ),
+    ),
+    _Group(
+        "repetition",
+        "rollout",
+        "Repetition",
+        (("rep.adjacent_frac", "immediate"), ("rep.ngram_frac", "4-grams"), ("rep.top1_share", "commonest token")),
+    ),
+    _Group("staleness", "pace", "Staleness", (("stale.mean", "mean"), ("stale.max", "largest"))),
+    _Group(
+        "step-time",
+        "pace",
+        "Where the time goes",
+        (("perf.step_time_s", "step"), ("perf.gen_time_s", "generation"), ("perf.train_time_s", "update")),
+        prefixes=("perf.phase_s.",),
+    ),
+    _Group("batch", "pace", "Batch", (("batch.sequences", "rollouts"), ("batch.groups", "groups"))),
+)
+
+_ORDER = {metric.name: place for place, metric in enumerate(CATALOGUE)}
+_MAX_LINES = 8
+
+
+def charts_for(names: Sequence[str], histograms: Sequence[str] = (), *, task: str | None = None, aux: Sequence[str] = ()) -> list[Chart]:
+    """The charts of a run that logs ``names``: every metric in one chart, none without a metric. ``task`` and ``aux`` name the run's own rewards."""
+    left = dict.fromkeys(names)
+    charts: list[Chart] = []
+    for group in _GROUPS:
+        lines = [Line(metric, label) for metric, label in group.lines if metric in left]
+        if group.id == "reward-components":
+            lines = [Line(name, name) for name in (task, *aux) if name in left and name not in dict(group.lines)] + lines
+        for prefix in group.prefixes:
+            known = {line.metric for line in lines}
+            parts = [name for name in left if name.startswith(prefix) and name not in known]
+            lines += [Line(name, name.removeprefix(prefix).removesuffix(".mean")) for name in parts]
+        lines = lines[:_MAX_LINES]
+        if len(lines) > 1:
+            charts.append(_grouped(group, lines))
+            for line in lines:
+                left.pop(line.metric, None)
+    charts += [_single(name) for name in left]
+    charts += [_heat(name) for name in histograms if name in HISTOGRAM_BY_NAME]
+    return sorted(charts, key=_place)
+
+
+def _place(chart: Chart) -> tuple[int, int, int, str]:
+    organ = ORGANS.index(chart.organ)
+    first = min((_ORDER.get(line.metric, len(_ORDER)) for line in chart.lines), default=0)
+    return organ, not chart.wide, first, chart.id
+
+
+def _grouped(group: _Group, lines: list[Line]) -> Chart:
+    described = [describe(line.metric) for line in lines]
+    stack = group.kind == "stack"
+    return Chart(
+        id=group.id,
+        organ=group.organ,
+        title=group.title,
+        lines=tuple(lines),
+        unit=described[0].unit,
+        help="; ".join(f"{line.label}: {metric.formula}" for line, metric in zip(lines, described, strict=True)),
+        kind="stack" if stack and len(lines) == len(group.lines) else "lines",
+        log=any(metric.log for metric in described),
+        low=0.0 if all(metric.low == 0 for metric in described) else None,
+        high=1.0 if all(metric.high == 1 for metric in described) else None,
+        wide=group.wide,
+    )
+
+
+def _single(name: str) -> Chart:
+    metric = describe(name)
+    return Chart(
+        id=_slug(name),
+        organ=metric.organ,
+        title=metric.title,
+        lines=(Line(name, metric.title),),
+        unit=metric.unit,
+        help=metric.formula,
+        log=metric.log,
+        low=0.0 if metric.low == 0 else None,
+        high=1.0 if metric.high == 1 else None,
+    )
+
+
+def _heat(name: str) -> Chart:
+    histogram = HISTOGRAM_BY_NAME[name]
+    return Chart(_slug(name), histogram.organ, histogram.title, (Line(name, histogram.title),), histogram.unit, "share of each step's values", kind="heat")
+
+
+def _slug(name: str) -> str:
+    return "m-" + "".join(letter if letter.isalnum() else "-" for letter in name)

@@ -1,0 +1,123 @@
+"""``/alerts``: what was raised, on which run, why, what to do, who was told and whether it arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from dash import Dash, Input, Output, State, dcc, html
+
+from dashboards.charts import TITLES
+from dashboards.pages import House, Query
+from dashboards.verdict import facts
+from dashboards.words import SEVERITIES, empty, moment, pill
+from monitor.store import queries
+from monitor.store.queries import AlertView, Told
+
+SHOWN = (("open", "Open"), ("resolved", "Resolved"), ("", "All"))
+ARRIVED = {"sent": "arrived", "pending": "on its way", "failed": "did not arrive", "dead": "given up"}
+
+
+async def view(house: House, parts: list[str], query: Query) -> Any:
+    """The frame and the list for the filters in the address."""
+    return html.Div(
+        [
+            html.Div([html.H1("Alerts"), html.P("Every episode, newest first, with its evidence and who was told.", className="dim")], className="head"),
+            html.Div(await _list(house, query), id="alert-list"),
+            dcc.Store(id="alert-stamp"),
+        ],
+        className="view",
+        **{"data-page": "alerts"},
+    )
+
+
+def register(app: Dash, house: House) -> None:
+    """The list is read again when the filters or the alerts changed."""
+
+    @app.callback(
+        Output("alert-list", "children"), Input("alert-stamp", "data"), Input("url", "search"), State("url", "pathname"), prevent_initial_call=True
+    )
+    async def changed(stamp: Any, search: str | None, pathname: str | None) -> Any:
+        return await _list(house, dict(parse_qsl((search or "").lstrip("?"))))
+
+
+async def _list(house: House, query: Query) -> list[Any]:
+    state, severity, words, run = query.get("state", "open"), query.get("severity", ""), query.get("q", ""), query.get("run")
+    async with house.engine.connect() as conn:
+        found = await queries.alerts(conn, run_uid=run, state=state, severity=severity, words=words)
+    filters = html.Div(
+        [_chips(query, "state", SHOWN, state), _chips(query, "severity", (("", "Any severity"), ("critical", "Critical"), ("warning", "Warning")), severity)],
+        className="filters",
+    )
+    if not found:
+        return [filters, _nothing(state)]
+    return [filters, html.Div([_alert(house, alert) for alert in found], className="alerts")]
+
+
+def _nothing(state: str) -> Any:
+    if state == "open":
+        return empty("Nothing is wrong", html.P("No alert is open. Warnings and critical findings of every run appear here as they are raised."))
+    return empty("No alert matches", html.P("Choose other filters above."))
+
+
+def _chips(query: Query, key: str, choices: Sequence[tuple[str, str]], chosen: str) -> Any:
+    links = [
+        dcc.Link(label, href="?" + urlencode({**query, key: value}), className="chip", **({"aria-current": "true"} if False else {}))
+        if value != chosen
+        else html.Span(label, className="chip chosen", **{"aria-current": "true"})
+        for value, label in choices
+    ]
+    return html.Div(links, className="chips", role="group", **{"aria-label": key.capitalize()})
+
+
+def _alert(house: House, alert: AlertView) -> Any:
+    finding = alert.finding
+    span = f"step {alert.opened_step:,} to " + ("now" if alert.open else f"{alert.resolved_step:,}" if alert.resolved_step is not None else "its end")
+    where = [
+        dcc.Link(alert.run_name, href=f"{house.run(alert.run)}#organ-{alert.organ}"),
+        html.Span(alert.project),
+        html.Span(TITLES.get(alert.organ, alert.organ)),
+        html.Span(alert.detector, className="mono"),
+        html.Span(span),
+        moment(alert.opened_at, age=True),
+    ]
+    return html.Article(
+        [
+            html.Header(
+                [
+                    pill(alert.severity),
+                    html.H2(finding.get("title") or alert.detector),
+                    *([] if alert.open else [html.Span(SEVERITIES.get(alert.state, alert.state), className="state")]),
+                ]
+            ),
+            html.Div(where, className="facts-line dim"),
+            facts(finding),
+            _told(alert),
+        ],
+        className=f"card alert edge-{alert.severity if alert.open else 'resolved'}",
+        id=f"alert-{alert.id}",
+    )
+
+
+def _told(alert: AlertView) -> Any:
+    history = [
+        html.Li([html.Span(f"step {change.step:,}", className="num"), f" {change.from_state} → {change.to_state}", html.Span(f" {change.reason}", className="dim")])
+        for change in alert.changes
+    ]
+    lines: list[Any] = [html.Div([html.Span("Told", className="dim"), *(_delivery(told) for told in alert.told)], className="told")] if alert.told else []
+    if not alert.told:
+        lines.append(html.Div(html.Span("Nobody was told: no channel takes it.", className="dim"), className="told"))
+    if history:
+        lines.append(html.Details([html.Summary(f"History ({len(history)})"), html.Ol(history, className="history")]))
+    return html.Div(lines, className="after")
+
+
+def _delivery(told: Told) -> Any:
+    arrived = ARRIVED.get(told.state, told.state)
+    parts: list[Any] = [html.Span(className="icon", **{"aria-hidden": "true"}), html.B(told.channel), f" {arrived} "]
+    if told.sent_at is not None and told.state == "sent":
+        parts.append(moment(told.sent_at, age=True))
+    if told.error and told.state != "sent":
+        parts.append(html.Span(f"({told.error})", className="dim"))
+    return html.Span(parts, className=f"delivery delivery-{told.state}", title=f"{told.to_state}, {told.attempts} attempts")

@@ -1,0 +1,183 @@
+"""``/run/UID``: is it well, since when, what proves it, what to do. Charts are drawn by the browser's driver from ``/api/v1/live``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import Dash, Input, Output, State, dcc, html, no_update
+
+from dashboards import figures, rollouts, verdict
+from dashboards.charts import QUESTIONS, TITLES, Chart, charts_for
+from dashboards.pages import House, Query, lost
+from dashboards.words import STATES, attribute, moment, pairs
+from monitor.metrics import ORGANS
+from monitor.store import queries, series
+from monitor.store.queries import EventView, RunView
+
+AXES = (("step", "Step"), ("tokens", "Tokens"), ("elapsed", "Elapsed"), ("time", "Wall time"))
+SMOOTHING = (("0", "No smoothing"), ("5", "Smooth 5"), ("20", "Smooth 20"), ("80", "Smooth 80"))
+
+
+async def view(house: House, parts: list[str], query: Query) -> Any:
+    """The page of the run named by the first part of the path."""
+    uid = parts[0] if parts else ""
+    async with house.engine.connect() as conn:
+        run = await queries.find_run(conn, uid)
+        if run is None:
+            return lost(house, f"run/{uid}")
+        names = await series.metric_names(conn, run.id, run.seq)
+        hists = await series.histograms(conn, run.id)
+        attempts = await queries.segments(conn, run.id)
+        alerts = await queries.alerts(conn, run_uid=uid)
+        events = await queries.events(conn, run.id)
+        steps = await queries.rollout_steps(conn, run.id)
+    charts = charts_for(names, hists, task=run.task_reward, aux=run.aux_rewards)
+    organs = [organ for organ in ORGANS if any(chart.organ == organ for chart in charts)]
+    begins = [[attempt.segment, attempt.first_step or 0] for attempt in attempts]
+    return html.Div(
+        [
+            _head(house, run),
+            html.Section(verdict.banner(run, alerts), id="verdict", className="verdict", **{"aria-label": "Verdict"}),
+            _tools(organs, bool(steps)),
+            html.Div(id="marks", hidden=True, **{"data-marks": attribute(figures.marks(alerts, events))}),
+            *(_organ(organ, [chart for chart in charts if chart.organ == organ]) for organ in organs),
+            *([] if charts else [_waiting(run)]),
+            rollouts.frame(steps),
+            html.Section(_events(events), id="events", **{"aria-label": "Events"}),
+            _setup(run),
+            dcc.Store(id="stamp"),
+            dcc.Store(id="picked"),
+            dcc.Store(id="uid", data=uid),
+        ],
+        className="view",
+        **{"data-page": "run", "data-run": uid, "data-begins": attribute(begins), "data-metrics": attribute(names), "data-steps": attribute(steps)},
+    )
+
+
+def register(app: Dash, house: House) -> None:
+    """What changes on the page while it is open: the verdict when the run was judged again, and the step whose rollouts are read."""
+
+    @app.callback(
+        Output("verdict", "children"),
+        Output("marks", "data-marks"),
+        Output("events", "children"),
+        Input("stamp", "data"),
+        State("uid", "data"),
+        prevent_initial_call=True,
+    )
+    async def judged(stamp: Any, uid: str) -> Any:
+        async with house.engine.connect() as conn:
+            run = await queries.find_run(conn, uid)
+            if run is None:
+                return no_update, no_update, no_update
+            alerts = await queries.alerts(conn, run_uid=uid)
+            events = await queries.events(conn, run.id)
+        return verdict.banner(run, alerts), attribute(figures.marks(alerts, events)), _events(events)
+
+    @app.callback(Output("samples", "children"), Input("picked", "data"), State("uid", "data"), prevent_initial_call=True)
+    async def picked(wanted: dict[str, Any] | None, uid: str) -> Any:
+        async with house.engine.connect() as conn:
+            run = await queries.find_run(conn, uid)
+            if run is None or wanted is None:
+                return no_update
+            steps = await queries.rollout_steps(conn, run.id)
+            step = rollouts.nearest(steps, wanted.get("step"))
+            samples = await queries.rollouts(conn, run.id, step) if step is not None else []
+        return rollouts.reader(steps, step, samples)
+
+
+def _head(house: House, run: RunView) -> Any:
+    facts = [html.A(run.project, href=f"{house.base}?project={run.project}")]
+    if run.algorithm:
+        facts.append(html.Span(run.algorithm.upper()))
+    facts.append(html.Span(["step ", html.B(f"{run.last_step:,}" if run.last_step is not None else "–", id="head-step")]))
+    if run.speed:
+        facts.append(html.Span(f"{1 / run.speed:.3g} s per step" if run.speed < 1 else f"{run.speed:.3g} steps/s"))
+    facts.append(html.Span(["last batch ", html.Span(moment(run.last_seen_at, age=True), id="head-seen")]))
+    facts.append(html.Span(["started ", moment(run.created_at)]))
+    if run.end_reason:
+        facts.append(html.Span(run.end_reason))
+    return html.Div(
+        [
+            html.Div([html.H1(run.label or run.name), html.Span(STATES.get(run.state, run.state), id="head-state", className=f"state state-{run.state}")]),
+            html.Div(facts, className="facts-line dim"),
+        ],
+        className="head",
+    )
+
+
+def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
+    links = [html.A(TITLES[organ], href=f"#organ-{organ}", **{"data-organ": organ}) for organ in organs]
+    if has_rollouts:
+        links.append(html.A("Read rollouts", href="#rollouts"))
+    links += [html.A("Events", href="#events"), html.A("Set-up", href="#setup")]
+    return html.Div(
+        [
+            html.Nav(links, className="jump", **{"aria-label": "On this page"}),
+            html.Div(
+                [_select("axis", "Horizontal axis", AXES), _select("smooth", "Smoothing", SMOOTHING), html.Button("Whole run", id="unzoom", className="button", hidden=True)],
+                className="tools",
+            ),
+        ],
+        className="toolbar",
+    )
+
+
+def _select(name: str, label: str, options: Sequence[tuple[str, str]]) -> Any:
+    inner = html.Select([html.Option(text, value=value) for value, text in options], id=name)
+    return html.Label([html.Span(label, className="hidden"), inner], className="field select")
+
+
+def _organ(organ: str, charts: Sequence[Chart]) -> Any:
+    head = html.Div([html.H2(TITLES[organ]), html.P(QUESTIONS[organ], className="dim")], className="organ-head")
+    return html.Section([head, html.Div([_card(chart) for chart in charts], className="grid")], id=f"organ-{organ}", **{"aria-label": TITLES[organ]})
+
+
+def _card(chart: Chart) -> Any:
+    """The card's legend, current values and data table are filled by the driver."""
+    unit = "" if chart.unit in ("-", "fraction") else chart.unit
+    spec = {"id": chart.id, "kind": chart.kind, "title": chart.title, "unit": chart.unit, "metrics": [line.metric for line in chart.lines], "figure": figures.figure(chart)}
+    return html.Article(
+        [
+            html.Header([html.H3(chart.title, title=chart.help), html.Span(unit, className="unit"), html.Div(className="legend")]),
+            html.Div(className="plot", role="img", **{"aria-label": chart.title}),
+            html.Div(className="card-foot"),
+        ],
+        className=f"card chart{' wide' if chart.wide else ''}",
+        id=f"chart-{chart.id}",
+        **{"data-spec": attribute(spec)},
+    )
+
+
+def _waiting(run: RunView) -> Any:
+    text = "The run is open, and its first row has not arrived yet. Charts appear here by themselves." if run.state == "running" else "The run ended without a row."
+    return html.Div([html.H2("No metric yet"), html.P(text)], className="empty")
+
+
+def _events(events: Sequence[EventView]) -> list[Any]:
+    head = html.Div([html.H2("Events")], className="organ-head")
+    if not events:
+        return [head, html.P(["Nothing happened besides training. ", html.Code('run.event("note", step=120, text="…")'), " leaves a mark."], className="dim")]
+    rows = [
+        html.Tr(
+            [
+                html.Td(f"{event.step:,}" if event.step is not None else "–", className="num"),
+                html.Td(event.kind),
+                html.Td(", ".join(f"{key} {value}" for key, value in event.detail.items())),
+                html.Td(moment(event.at), className="dim"),
+            ]
+        )
+        for event in reversed(events[-50:])
+    ]
+    table = html.Table([html.Thead(html.Tr([html.Th(each, scope="col") for each in ("Step", "What", "Detail", "When")])), html.Tbody(rows)], className="plain")
+    return [head, html.Div(table, className="scroll", tabIndex=0, role="region", **{"aria-label": "Events"})]
+
+
+def _setup(run: RunView) -> Any:
+    parts = [html.Div([html.H3("Configuration"), pairs(run.config)]), html.Div([html.H3("Environment"), pairs(run.environment)])]
+    if run.dropped:
+        parts.append(html.Div([html.H3("Shed by the client"), pairs(run.dropped)]))
+    return html.Section([html.Div([html.H2("Set-up")], className="organ-head"), html.Div(parts, className="columns")], id="setup", **{"aria-label": "Set-up"})
+
+

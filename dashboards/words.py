@@ -1,0 +1,79 @@
+"""Small pieces every page is made of: pills, times, numbers, empty states. Colour never speaks alone: each pill has an icon and a word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from dash import html
+
+SEVERITIES = {
+    "critical": "Critical",
+    "warning": "Warning",
+    "watch": "Watch",
+    "information": "Note",
+    "healthy": "Healthy",
+    "solved": "Solved",
+    "cannot judge": "Cannot judge",
+    "unknown": "Not judged yet",
+    "ok": "Gone",
+    "resolved": "Resolved",
+}
+STATES = {"running": "Running", "finished": "Finished", "crashed": "Crashed", "killed": "Killed", "stopped": "Stopped"}
+
+
+def pill(severity: str) -> Any:
+    """The severity as a word with its icon."""
+    known = severity if severity in SEVERITIES else "unknown"
+    return html.Span([html.Span(className="icon", **{"aria-hidden": "true"}), SEVERITIES[known]], className=f"pill sev-{known.replace(' ', '-')}")
+
+
+def moment(at: datetime, *, age: bool = False) -> Any:
+    """A time that the browser writes in the viewer's zone, or as an age that it keeps up to date."""
+    extra = {"data-age": "1"} if age else {}
+    return html.Time(dateTime=at.isoformat(), **extra)
+
+
+def icon(name: str) -> Any:
+    return html.Span(className=f"glyph glyph-{name}", **{"aria-hidden": "true"})
+
+
+def number(value: Any) -> str:
+    """At most four significant digits; spelled non-finite values and words stay as they are."""
+    if isinstance(value, bool) or value is None:
+        return "–" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+    return str(value)
+
+
+def attribute(value: Any) -> str:
+    """JSON for a ``data-`` attribute."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def empty(title: str, *rest: Any) -> Any:
+    """A state with nothing to show, which says why and what to do."""
+    return html.Div([html.H2(title), *rest], className="empty")
+
+
+def pairs(values: Mapping[str, Any]) -> Any:
+    """Nested settings as a two-column list with dotted names."""
+    rows = [html.Div([html.Dt(name), html.Dd(text)]) for name, text in flatten(values)]
+    return html.Dl(rows, className="pairs") if rows else html.P("Nothing was logged.", className="dim")
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Dotted names and printed values of nested settings, sorted by name."""
+    found: list[tuple[str, str]] = []
+    for name in sorted(values):
+        value = values[name]
+        if isinstance(value, Mapping) and value:
+            found += flatten(value, f"{prefix}{name}.")
+        else:
+            found.append((f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
+    return found
