@@ -15,11 +15,11 @@ import plotly
 from dash import Dash, dcc, html
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dashboards import pages
 from dashboards.pages import House
 from dashboards.words import icon
+from monitor.store.queries import Database
 
 ASSETS = Path(__file__).parent / "assets"
 CARTESIAN = ASSETS / "plotly-cartesian.min.js"
@@ -52,7 +52,7 @@ _INDEX = """<!DOCTYPE html>
 """
 
 
-def attach(api: FastAPI, engine: AsyncEngine, settings: Any) -> Dash:
+def attach(api: FastAPI, engine: Database, settings: Any) -> Dash:
     """Adds every page to ``api``, to be called after its own routes are in place. ``settings.url_base`` (default ``/``) is where pages live."""
     base = "/" + str(getattr(settings, "url_base", "") or "").strip("/") + "/"
     base = base.replace("//", "/")
@@ -106,7 +106,10 @@ def shell(base: str) -> Any:
             dcc.Link([html.Span(className="mark", **{"aria-hidden": "true"}), "rlvitals"], href=base, className="brand"),
             html.Nav(
                 [
-                    dcc.Link([icon(name), html.Span(label), *([html.Span(id="open-alerts", className="count", hidden=True)] if name == "alerts" else [])], href=href)
+                    dcc.Link(
+                        [icon(name), html.Span(label), *([html.Span(id="open-alerts", className="count", hidden=True)] if name == "alerts" else [])],
+                        href=href,
+                    )
                     for name, label, href in links
                 ],
                 **{"aria-label": "Pages"},

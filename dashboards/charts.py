@@ -190,7 +190,9 @@ def _single(name: str) -> Chart:
 
 def _heat(name: str) -> Chart:
     histogram = HISTOGRAM_BY_NAME[name]
-    return Chart(_slug(name), histogram.organ, histogram.title, (Line(name, histogram.title),), histogram.unit, "share of each step's values", kind="heat")
+    return Chart(
+        _slug(name), histogram.organ, histogram.title, (Line(name, histogram.title),), histogram.unit, "share of each step's values", kind="heat"
+    )
 
 
 def _slug(name: str) -> str:

@@ -26,7 +26,8 @@ def nearest(steps: Sequence[int], wanted: Any) -> int | None:
 def frame(steps: Sequence[int]) -> Any:
     """The section before anything was picked; the driver picks the step of the address, else the newest."""
     head = html.Div(
-        [html.H2("Rollouts"), html.P("What the policy really wrote. Choose a step here, or click a point in any chart.", className="dim")], className="organ-head"
+        [html.H2("Rollouts"), html.P("What the policy really wrote. Choose a step here, or click a point in any chart.", className="dim")],
+        className="organ-head",
     )
     body: Any = html.Div("Loading", className="loading") if steps else _none()
     return html.Section([head, html.Div(body, id="samples")], id="rollouts", **{"aria-label": "Rollouts"})

@@ -21,7 +21,11 @@ def banner(run: RunView, alerts: Sequence[AlertView]) -> list[Any]:
     state = verdict.get("state") or run.severity
     open_alerts = [alert for alert in alerts if alert.open and alert.severity != "information"]
     organs: Mapping[str, Any] = verdict.get("organs") or {}
-    ill = [name for name in ORGANS if any(alert.organ == name for alert in open_alerts) or organs.get(name, {}).get("state") in ("watch", "warning", "critical")]
+    ill = [
+        name
+        for name in ORGANS
+        if any(alert.organ == name for alert in open_alerts) or organs.get(name, {}).get("state") in ("watch", "warning", "critical")
+    ]
     calm = [name for name in ORGANS if name in organs and name not in ill]
     told = [_headline(run, state, verdict)]
     told += [_ill(name, organs.get(name, {}), [alert for alert in open_alerts if alert.organ == name]) for name in ill]
@@ -31,7 +35,9 @@ def banner(run: RunView, alerts: Sequence[AlertView]) -> list[Any]:
 
 
 def _headline(run: RunView, state: str, verdict: Mapping[str, Any]) -> Any:
-    sentence = verdict.get("sentence") or ("No row has been judged yet; is a worker running? `vitals work` starts one." if run.seq else "No row has arrived yet.")
+    sentence = verdict.get("sentence") or (
+        "No row has been judged yet; is a worker running? `vitals work` starts one." if run.seq else "No row has arrived yet."
+    )
     since = verdict.get("since_step")
     behind = run.seq - run.judged_seq
     notes = [html.Span(f"since step {since:,}")] if since is not None else []
@@ -86,13 +92,18 @@ def facts(finding: Mapping[str, Any]) -> Any:
         numbers.append(html.Span(["also moved ", html.B(", ".join(moved[:4]))]))
     told = [html.Div([html.Dt(label), html.Dd(text)], className="remedy" if label == "Do first" else None) for label, text in rows if text]
     if numbers:
-        told.append(html.Div([html.Dt(describe(finding["metric"]).title if finding.get("metric") else "Numbers"), html.Dd(numbers, className="numbers")]))
+        told.append(
+            html.Div([html.Dt(describe(finding["metric"]).title if finding.get("metric") else "Numbers"), html.Dd(numbers, className="numbers")])
+        )
     return html.Dl(told, className="facts")
 
 
 def _calm(organ: str, view: Mapping[str, Any]) -> Any:
     reasons = view.get("reasons") or ()
-    lines: list[Any] = [html.Div([pill(view.get("state", "unknown")), html.A(TITLES[organ], href=f"#organ-{organ}")]), html.P(view.get("sentence", ""))]
+    lines: list[Any] = [
+        html.Div([pill(view.get("state", "unknown")), html.A(TITLES[organ], href=f"#organ-{organ}")]),
+        html.P(view.get("sentence", "")),
+    ]
     if reasons:
         lines.append(html.Details([html.Summary("Why"), html.Ul([html.Li(reason) for reason in reasons])]))
     return html.Div(lines, className="organ")

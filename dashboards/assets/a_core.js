@@ -99,12 +99,15 @@ window.vitals = (function () {
   let active = null;
   let timer = null;
   let polling = false;
+  let again = false;
 
   /** One request for the whole page, again two seconds after its answer; none while the page is hidden. */
   async function poll() {
     clearTimeout(timer);
-    if (document.hidden || polling) return;
+    if (document.hidden) return;
+    if (polling) { again = true; return; }
     polling = true;
+    again = false;
     const mine = active;
     try {
       const answer = mine ? await mine.poll() : await alertsOnly();
@@ -120,7 +123,7 @@ window.vitals = (function () {
     }
     polling = false;
     tellLive();
-    if (mine !== active) return void poll();
+    if (mine !== active || again) return void poll();
     timer = setTimeout(poll, Math.min(POLL_MS * 2 ** Math.max(0, failures - 2), 16000));
   }
 

@@ -97,7 +97,8 @@
     }
 
     async poll() {
-      const wanted = this.charts.filter((chart) => chart.wanted && chart.spec.kind !== "heat").flatMap((chart) => chart.metrics);
+      const asked = this.charts.filter((chart) => chart.wanted && chart.spec.kind !== "heat");
+      const wanted = asked.flatMap((chart) => chart.metrics);
       if (this.axis === "tokens") wanted.push("progress.tokens");
       const metrics = [...new Set(wanted)];
       const fresh = metrics.filter((name) => !this.have.has(name));
@@ -106,9 +107,9 @@
       const told = answer.runs[0];
       this.cursor = answer.cursor;
       for (const name of metrics) this.have.add(name);
+      for (const chart of asked) chart.asked = true;
       this.take(told, fresh);
       this.head(told);
-      if (this.charts.some((chart) => chart.wanted && !chart.asked)) { for (const chart of this.charts) chart.asked ||= chart.wanted; }
       await this.heatMaps();
       return answer;
     }

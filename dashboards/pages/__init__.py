@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote
 
 from dash import Dash, Input, Output, State, html
-from sqlalchemy.ext.asyncio import AsyncEngine
+
+from monitor.store.queries import Database
 
 
 @dataclass(frozen=True, slots=True)
 class House:
     """What every page needs: the database and the path that the pages live under, with a slash at both ends."""
 
-    engine: AsyncEngine
+    engine: Database
     base: str
 
     def run(self, uid: str) -> str:
@@ -25,6 +27,18 @@ class House:
 
 Query = dict[str, str]
 View = Callable[[House, list[str], Query], Awaitable[Any]]
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+
+def callback(app: Dash, *wiring: Any, **options: Any) -> Callable[[Handler], Handler]:
+    """Dash's callback for coroutines only: a plain function would run on the event loop and hold up ingest. Raises TypeError for one."""
+
+    def register_one(handler: Handler) -> Handler:
+        if not inspect.iscoroutinefunction(handler):
+            raise TypeError(f"the callback {handler!r} must be a coroutine function")
+        return cast(Handler, app.callback(*wiring, **options)(handler))
+
+    return register_one
 
 
 def register(app: Dash, house: House) -> None:
@@ -33,7 +47,7 @@ def register(app: Dash, house: House) -> None:
 
     views: dict[str, View] = {"": fleet.view, "run": run.view, "alerts": alerts.view}
 
-    @app.callback(Output("page", "children"), Input("url", "pathname"), Input("redraw", "data"), State("url", "search"))
+    @callback(app, Output("page", "children"), Input("url", "pathname"), Input("redraw", "data"), State("url", "search"))
     async def show(pathname: str | None, redraw: Any, search: str | None) -> Any:
         parts = [unquote(part) for part in (pathname or house.base).removeprefix(house.base).strip("/").split("/")]
         view = views.get(parts[0])

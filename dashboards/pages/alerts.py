@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from dash import Dash, Input, Output, State, dcc, html
 
 from dashboards.charts import TITLES
-from dashboards.pages import House, Query
+from dashboards.pages import House, Query, callback
 from dashboards.verdict import facts
 from dashboards.words import SEVERITIES, empty, moment, pill
 from monitor.store import queries
@@ -23,7 +23,9 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     """The frame and the list for the filters in the address."""
     return html.Div(
         [
-            html.Div([html.H1("Alerts"), html.P("Every episode, newest first, with its evidence and who was told.", className="dim")], className="head"),
+            html.Div(
+                [html.H1("Alerts"), html.P("Every episode, newest first, with its evidence and who was told.", className="dim")], className="head"
+            ),
             html.Div(await _list(house, query), id="alert-list"),
             dcc.Store(id="alert-stamp"),
         ],
@@ -35,8 +37,13 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
 def register(app: Dash, house: House) -> None:
     """The list is read again when the filters or the alerts changed."""
 
-    @app.callback(
-        Output("alert-list", "children"), Input("alert-stamp", "data"), Input("url", "search"), State("url", "pathname"), prevent_initial_call=True
+    @callback(
+        app,
+        Output("alert-list", "children"),
+        Input("alert-stamp", "data"),
+        Input("url", "search"),
+        State("url", "pathname"),
+        prevent_initial_call=True,
     )
     async def changed(stamp: Any, search: str | None, pathname: str | None) -> Any:
         return await _list(house, dict(parse_qsl((search or "").lstrip("?"))))
@@ -47,7 +54,10 @@ async def _list(house: House, query: Query) -> list[Any]:
     async with house.engine.connect() as conn:
         found = await queries.alerts(conn, run_uid=run, state=state, severity=severity, words=words)
     filters = html.Div(
-        [_chips(query, "state", SHOWN, state), _chips(query, "severity", (("", "Any severity"), ("critical", "Critical"), ("warning", "Warning")), severity)],
+        [
+            _chips(query, "state", SHOWN, state),
+            _chips(query, "severity", (("", "Any severity"), ("critical", "Critical"), ("warning", "Warning")), severity),
+        ],
         className="filters",
     )
     if not found:
@@ -102,10 +112,18 @@ def _alert(house: House, alert: AlertView) -> Any:
 
 def _told(alert: AlertView) -> Any:
     history = [
-        html.Li([html.Span(f"step {change.step:,}", className="num"), f" {change.from_state} → {change.to_state}", html.Span(f" {change.reason}", className="dim")])
+        html.Li(
+            [
+                html.Span(f"step {change.step:,}", className="num"),
+                f" {change.from_state} → {change.to_state}",
+                html.Span(f" {change.reason}", className="dim"),
+            ]
+        )
         for change in alert.changes
     ]
-    lines: list[Any] = [html.Div([html.Span("Told", className="dim"), *(_delivery(told) for told in alert.told)], className="told")] if alert.told else []
+    lines: list[Any] = (
+        [html.Div([html.Span("Told", className="dim"), *(_delivery(told) for told in alert.told)], className="told")] if alert.told else []
+    )
     if not alert.told:
         lines.append(html.Div(html.Span("Nobody was told: no channel takes it.", className="dim"), className="told"))
     if history:

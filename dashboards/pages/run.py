@@ -9,7 +9,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboards import figures, rollouts, verdict
 from dashboards.charts import QUESTIONS, TITLES, Chart, charts_for
-from dashboards.pages import House, Query, lost
+from dashboards.pages import House, Query, callback, lost
 from dashboards.words import STATES, attribute, moment, pairs
 from monitor.metrics import ORGANS
 from monitor.store import queries, series
@@ -58,7 +58,8 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
 def register(app: Dash, house: House) -> None:
     """What changes on the page while it is open: the verdict when the run was judged again, and the step whose rollouts are read."""
 
-    @app.callback(
+    @callback(
+        app,
         Output("verdict", "children"),
         Output("marks", "data-marks"),
         Output("events", "children"),
@@ -75,7 +76,7 @@ def register(app: Dash, house: House) -> None:
             events = await queries.events(conn, run.id)
         return verdict.banner(run, alerts), attribute(figures.marks(alerts, events)), _events(events)
 
-    @app.callback(Output("samples", "children"), Input("picked", "data"), State("uid", "data"), prevent_initial_call=True)
+    @callback(app, Output("samples", "children"), Input("picked", "data"), State("uid", "data"), prevent_initial_call=True)
     async def picked(wanted: dict[str, Any] | None, uid: str) -> Any:
         async with house.engine.connect() as conn:
             run = await queries.find_run(conn, uid)
@@ -100,7 +101,9 @@ def _head(house: House, run: RunView) -> Any:
         facts.append(html.Span(run.end_reason))
     return html.Div(
         [
-            html.Div([html.H1(run.label or run.name), html.Span(STATES.get(run.state, run.state), id="head-state", className=f"state state-{run.state}")]),
+            html.Div(
+                [html.H1(run.label or run.name), html.Span(STATES.get(run.state, run.state), id="head-state", className=f"state state-{run.state}")]
+            ),
             html.Div(facts, className="facts-line dim"),
         ],
         className="head",
@@ -116,7 +119,11 @@ def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
         [
             html.Nav(links, className="jump", **{"aria-label": "On this page"}),
             html.Div(
-                [_select("axis", "Horizontal axis", AXES), _select("smooth", "Smoothing", SMOOTHING), html.Button("Whole run", id="unzoom", className="button", hidden=True)],
+                [
+                    _select("axis", "Horizontal axis", AXES),
+                    _select("smooth", "Smoothing", SMOOTHING),
+                    html.Button("Whole run", id="unzoom", className="button", hidden=True),
+                ],
                 className="tools",
             ),
         ],
@@ -137,7 +144,14 @@ def _organ(organ: str, charts: Sequence[Chart]) -> Any:
 def _card(chart: Chart) -> Any:
     """The card's legend, current values and data table are filled by the driver."""
     unit = "" if chart.unit in ("-", "fraction") else chart.unit
-    spec = {"id": chart.id, "kind": chart.kind, "title": chart.title, "unit": chart.unit, "metrics": [line.metric for line in chart.lines], "figure": figures.figure(chart)}
+    spec = {
+        "id": chart.id,
+        "kind": chart.kind,
+        "title": chart.title,
+        "unit": chart.unit,
+        "metrics": [line.metric for line in chart.lines],
+        "figure": figures.figure(chart),
+    }
     return html.Article(
         [
             html.Header([html.H3(chart.title, title=chart.help), html.Span(unit, className="unit"), html.Div(className="legend")]),
@@ -151,14 +165,21 @@ def _card(chart: Chart) -> Any:
 
 
 def _waiting(run: RunView) -> Any:
-    text = "The run is open, and its first row has not arrived yet. Charts appear here by themselves." if run.state == "running" else "The run ended without a row."
+    text = (
+        "The run is open, and its first row has not arrived yet. Charts appear here by themselves."
+        if run.state == "running"
+        else "The run ended without a row."
+    )
     return html.Div([html.H2("No metric yet"), html.P(text)], className="empty")
 
 
 def _events(events: Sequence[EventView]) -> list[Any]:
     head = html.Div([html.H2("Events")], className="organ-head")
     if not events:
-        return [head, html.P(["Nothing happened besides training. ", html.Code('run.event("note", step=120, text="…")'), " leaves a mark."], className="dim")]
+        return [
+            head,
+            html.P(["Nothing happened besides training. ", html.Code('run.event("note", step=120, text="…")'), " leaves a mark."], className="dim"),
+        ]
     rows = [
         html.Tr(
             [
@@ -170,7 +191,9 @@ def _events(events: Sequence[EventView]) -> list[Any]:
         )
         for event in reversed(events[-50:])
     ]
-    table = html.Table([html.Thead(html.Tr([html.Th(each, scope="col") for each in ("Step", "What", "Detail", "When")])), html.Tbody(rows)], className="plain")
+    table = html.Table(
+        [html.Thead(html.Tr([html.Th(each, scope="col") for each in ("Step", "What", "Detail", "When")])), html.Tbody(rows)], className="plain"
+    )
     return [head, html.Div(table, className="scroll", tabIndex=0, role="region", **{"aria-label": "Events"})]
 
 
@@ -178,6 +201,6 @@ def _setup(run: RunView) -> Any:
     parts = [html.Div([html.H3("Configuration"), pairs(run.config)]), html.Div([html.H3("Environment"), pairs(run.environment)])]
     if run.dropped:
         parts.append(html.Div([html.H3("Shed by the client"), pairs(run.dropped)]))
-    return html.Section([html.Div([html.H2("Set-up")], className="organ-head"), html.Div(parts, className="columns")], id="setup", **{"aria-label": "Set-up"})
-
-
+    return html.Section(
+        [html.Div([html.H2("Set-up")], className="organ-head"), html.Div(parts, className="columns")], id="setup", **{"aria-label": "Set-up"}
+    )

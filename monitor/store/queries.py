@@ -11,9 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, text, true
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.store.tables import alert, delivery, evaluation, event, point, rollout, run, segment, transition
+
+Database = AsyncEngine
+"""What pages hold to open connections, for rooms that may not know the driver."""
 
 SEVERITY_ORDER = ("critical", "warning", "watch", "cannot judge", "unknown", "solved", "healthy")
 """Most urgent first: the order of a fleet that nobody sorted."""
@@ -386,7 +389,7 @@ async def alerts(
             transition.c.alert_id, transition.c.step, transition.c.at, transition.c.from_state, transition.c.to_state, transition.c.reason
         )
         for row in await conn.execute(history.where(transition.c.alert_id.in_(ids)).order_by(transition.c.id)):
-            changes.setdefault(row.alert_id, []).append(Change(*row[1:]))
+            changes.setdefault(row.alert_id, []).append(Change(*tuple(row)[1:]))
         sent = (
             select(
                 transition.c.alert_id,
@@ -401,8 +404,8 @@ async def alerts(
             .where(transition.c.alert_id.in_(ids))
             .order_by(delivery.c.id)
         )
-        for row in await conn.execute(sent):
-            told.setdefault(row.alert_id, []).append(Told(*row[1:]))
+        for sent_row in await conn.execute(sent):
+            told.setdefault(sent_row.alert_id, []).append(Told(*tuple(sent_row)[1:]))
     return [AlertView(**row._mapping, told=tuple(told.get(row.id, ())), changes=tuple(changes.get(row.id, ()))) for row in found]
 
 
@@ -454,4 +457,4 @@ async def rollouts(conn: AsyncConnection, run_id: int, step: int) -> list[Rollou
         .where(and_(rollout.c.run_id == run_id, rollout.c.step == step, rollout.c.segment == newest))
         .order_by(rollout.c.ordinal)
     )
-    return [RolloutView(*row) for row in await conn.execute(query)]
+    return [RolloutView(*tuple(row)) for row in await conn.execute(query)]

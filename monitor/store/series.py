@@ -123,7 +123,7 @@ async def read(conn: AsyncConnection, run_id: int, names: Sequence[str], *, firs
         if level_for(width) > 0:
             rolled, starts = await _rolled(conn, run_id, set_id, wanted, first, last, width)
             parts.append(rolled)
-        where = point.c.step.between(first // width * width, last)
+        where: ColumnElement[bool] = point.c.step.between(first // width * width, last)
         if starts:
             tails = [and_(point.c.segment == number, point.c.step >= start) for number, start in starts.items()]
             where = and_(where, or_(point.c.segment.not_in(starts), *tails))
