@@ -13,6 +13,7 @@ A :class:`Book` holds, per detector, the latest episode. An episode opens with t
 from __future__ import annotations
 
 import dataclasses
+import math
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -236,13 +237,15 @@ def _episode(tree: Mapping[str, Any]) -> Episode:
 
 
 def load_finding(tree: Mapping[str, Any]) -> Finding:
-    """A finding from the JSON values that :func:`monitor.wire.spelled` makes of it."""
-    known = {key: value for key, value in tree.items() if key in _FINDING_FIELDS}
-    for key in ("value", "baseline", "limit"):
-        if known.get(key) is not None:
-            known[key] = wire.read_number(known[key])
-    known["moved"] = tuple(known.get("moved", ()))
+    """A finding from the JSON values that :func:`monitor.wire.spelled` makes of it.
+
+    Written by another version it may lack fields, which become empty, or hold more, which are dropped.
+    """
+    known = {name: tree.get(name, blank) for name, blank in _BLANK.items()}
+    for name in ("value", "baseline", "limit"):
+        known[name] = wire.read_number(known[name])
+    known["moved"] = tuple(known["moved"])
     return Finding(**known)
 
 
-_FINDING_FIELDS = frozenset(f.name for f in dataclasses.fields(Finding))
+_BLANK: dict[str, Any] = dataclasses.asdict(Finding("", "information", 0, "", "", "", "", "", math.nan))

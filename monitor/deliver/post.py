@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 import time
 import urllib.request
@@ -41,6 +42,8 @@ class Poster:
         self._private = private
         self._timeout_s = timeout_s
         self._client: httpx.AsyncClient | None = None
+        for library in ("httpx", "httpcore"):  # both log whole addresses, which hold secrets
+            logging.getLogger(library).setLevel(logging.WARNING)
 
     @property
     def host(self) -> str:
