@@ -105,17 +105,18 @@ CANDIDATES: tuple[Cause, ...] = (
 
 
 def _stepped_up(view: View, name: str, factor: float, at_least: float = 0.0) -> bool:
-    """Whether some row of the newest ``GAP`` + episode rows of ``name`` lies ``factor`` above the median before them."""
-    x = view.series(name).x
+    """Whether ``name`` lies, or within the present episode lay, ``factor`` above where the run began and above the median before."""
+    series = view.series(name)
+    x = series.x
     if len(x) < 4:
         return False
     recent = min(len(x) // 2, max(GAP, 2 + max((onset(b) for b in view.bits.values()), default=0)))
-    before = stats.median(x[:-recent])
-    return max(x[-recent:]) >= max(factor * before, at_least) and max(x[-recent:]) > before
+    before, top = min(stats.median(x[:-recent]), stats.median(series.first[: max(4, len(x) - recent)])), max(x[-recent:])
+    return top >= max(factor * before, at_least) and top > before
 
 
 def aux_surge(view: View) -> str | None:
-    """The auxiliary reward that has left its earlier range upwards by more than that range and five noise units; None when none has."""
+    """The auxiliary reward that has left its earlier range upwards by half that range and five noise units; None when none has."""
     for series in view.aux:
         x = series.x
         if len(x) < 6:
@@ -128,36 +129,45 @@ def aux_surge(view: View) -> str | None:
     return None
 
 
+def aux_climb(view: View) -> str | None:
+    """An auxiliary reward that rose steadily over the newest 12 rows by four times its noise, wherever it stood before; None when none did."""
+    for series in view.aux:
+        x = series.x[-12:]
+        if len(x) >= 8 and stats.kendall(x) > 2.5 and stats.mean(x[-3:]) - stats.mean(x[:3]) > 4 * stats.robust_noise(x):
+            return series.name
+    return None
+
+
 def sudden(view: View) -> bool:
-    """Whether the reward fell from one row to the next while entropy, KL and weights stayed in range up to then."""
+    """Whether the reward fell from one row to the next while entropy, KL, weights and gradients were in range up to that row."""
     outcome = view.outcome
     if outcome is None or not outcome.fallen:
         return False
     x = view.task.x
-    age = next((i for i in range(1, min(len(x), 12)) if x[-i] > outcome.best - 0.4 * (outcome.best - outcome.recent)), 0)
-    steepest = max((x[i - 1] - x[i] for i in range(max(1, len(x) - age - 1), len(x))), default=0.0)
-    policy = [onset(view.bits.get(group, 0)) for group in ("entropy", "kl", "weights", "mismatch", "grad")]
-    return steepest >= 0.7 * (outcome.best - outcome.recent) and max(policy) < age - 1 + 1
+    steepest, age = max((x[-i - 1] - x[-i], i - 1) for i in range(1, min(len(x), 16)))
+    moved = max((onset(view.bits.get(group, 0)) for group in ("entropy", "kl", "weights", "mismatch", "grad")), default=-1)
+    return steepest >= 0.6 * (outcome.best - outcome.recent) and moved <= age
 
 
 def likely(view: View) -> Cause:
-    """The best-supported candidate for what is wrong on this row."""
+    """The best-supported candidate for what is wrong on this row: first what was changed, then who moved first."""
     task, audit = view.now(view.task.name), view.now("reward.audit.mean")
-    first = {group: onset(bits) for group, bits in view.bits.items() if onset(bits) >= 0}
+    first = {group: age for group, bits in view.bits.items() if (age := onset(bits)) >= 0}
+    oldest = max(first.values(), default=-1)
     if task is not None and audit is not None and abs(task - audit) >= 0.2:
         return CHEATED if task > audit else VERIFIER
     if _stepped_up(view, "stale.mean", 2.0, 2.0):
         return STALE
     if _stepped_up(view, "opt.lr", 2.0):
         return STEP_SIZE
-    if first.get("mismatch", -1) >= max(first.values(), default=0):
+    if "mismatch" in first and first["mismatch"] == oldest and "grad" not in first:
         return MISMATCH
-    if aux_surge(view) is not None:
+    if aux_surge(view) is not None or (aux_climb(view) is not None and not sudden(view)):
         return FARMED
-    if "weights" in first or ("grad" in first and "kl" in first):
+    if "grad" in first and first["grad"] == oldest or "weights" in first and first["weights"] > first.get("entropy", -1):
         return LARGE_UPDATE
+    if first.get("entropy", -1) >= max((age for group, age in first.items() if group != "kl"), default=0):
+        return ENTROPY
     if sudden(view):
         return VERIFIER
-    if "entropy" in first and first["entropy"] >= max(v for k, v in first.items() if k != "kl"):
-        return ENTROPY
-    return OVER_TRAINED
+    return LARGE_UPDATE if "weights" in first else OVER_TRAINED

@@ -82,7 +82,7 @@ def _learning_nothing(view: View, memory: State) -> tuple[State, Finding | None]
     if not logged or logged[0].name == "opt.loss" or any(s.n < rows or any(s.x[-rows:]) for s in logged):
         return memory, None
     outcome = view.outcome
-    solved = outcome is not None and outcome.unit and view.task.last >= 0.95
+    solved = outcome is not None and outcome.solved(0.95)
     return memory, view.finding(
         LEARNING_NOTHING,
         "information" if solved else "warning",

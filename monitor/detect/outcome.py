@@ -21,6 +21,8 @@ RECENT_ROWS = 16
 """Newest rows whose noise counts by itself."""
 GATES = ((1, 8.0, 0.5), (2, 6.0, 0.4), (3, 4.5, 0.33), (8, 4.5, 0.25))
 """(rows averaged, least standard errors, least share of the level lost): any of them is a fall."""
+GAIN_FACTOR = 1.5
+"""The shares are this much larger for a reward with an unknown floor, where only what was gained counts as level."""
 DIP = (2, 3.0, 0.15)
 """The milder gate by which a fall supports another detector."""
 
@@ -28,7 +30,8 @@ DIP = (2, 3.0, 0.15)
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``best`` is the highest level so far and ``best_at`` its row; ``recent`` the mean of the ``rows`` newest values that decided; ``share``
-    of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``unit`` says that every value so far lies in [0, 1]."""
+    of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``unit`` says that every value so far lies in [0, 1]. ``standing`` places the newest
+    five rows between 0 and 1 for such a reward, else between the lowest and the highest row so far (NaN when it never moved)."""
 
     metric: str
     best: float
@@ -42,6 +45,12 @@ class Outcome:
     fallen: bool
     dip: bool
     rising: bool
+    standing: float
+
+    def solved(self, level: float) -> bool:
+        """Whether the task stands at ``level`` or above; where the reward's ceiling is unknown, clearly off the lowest
+        that was seen."""
+        return self.standing >= (level if self.unit else 0.3)
 
     def says(self) -> str:
         return f"{self.metric} {self.recent:.3g} over {self.rows} rows, was {self.best:.3g}"
@@ -62,7 +71,7 @@ SPREAD_SHARE = 0.1
 def row_noise(x: list[float], unit: bool, level: float, sampling: Sampling) -> float:
     """Standard deviation of one row: of all rows or of the newest ones, whichever is noisier (rewards that start at 0 get noisier as they
     rise), widened while the rows are few, and at least the sampling error of the batch."""
-    sd = max(stats.noise(x), stats.noise(x[-RECENT_ROWS:])) * math.sqrt(1 + 4 / max(len(x), 1))
+    sd = max(stats.noise(x), stats.noise(x[-RECENT_ROWS:])) * math.sqrt(1 + 10 / max(len(x), 1))
     if unit and sampling.sequences:
         sd = max(sd, stats.binomial_se(min(max(level, 0.0), 1.0), sampling.sequences))
     if sampling.spread:
@@ -86,7 +95,7 @@ def remember(series: Series, memory: Mapping[str, Any]) -> dict[str, Any]:
     x = series.x
     after: dict[str, Any] = dict(memory)
     if after.get("name") != series.name:
-        after = {"name": series.name, "low": x[-1], "high": x[-1]}
+        after = {"name": series.name, "low": x[-1], "high": x[-1], "start": x[-1]}
     after["low"], after["high"] = min(after["low"], x[-1]), max(after["high"], x[-1])
     if len(x) > LEVEL_ROWS:
         level = float(f"{stats.mean(x[-LEVEL_ROWS - 1 : -1]):.6g}")
@@ -110,8 +119,11 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling) -> tup
     found = next((t for t in falls if t.passed), falls[0])
     up = rising(x, found.sd)
     best_at = int(after.get("best_at", series.at[-2]))
+    newest, span = stats.mean(x[-5:]), after["high"] - after["low"]
+    standing = newest if unit else (newest - after["low"]) / span if span > 0 else math.nan
+    z = min(found.z, 99.0)
     return after, Outcome(
-        series.name, found.level, best_at, found.recent, found.gate[0], found.share, min(found.z, 99.0), found.sd, unit, found.passed, dip, up
+        series.name, found.level, best_at, found.recent, found.gate[0], found.share, z, found.sd, unit, found.passed, dip, up, standing
     )
 
 
@@ -132,10 +144,24 @@ def _test(x: list[float], gate: tuple[int, float, float], unit: bool, memory: Ma
     level = float(memory["best"]) if "best" in memory else stats.mean(x[:-rows])
     sd = row_noise(x[:-rows], unit, level, sampling)
     recent = stats.mean(x[-rows:])
-    se = sd * math.sqrt(1 / rows + 1 / min(LEVEL_ROWS, len(x) - rows))
-    drop, room = level - recent, level - (0.0 if unit else float(memory["low"]))
+    averaged = min(LEVEL_ROWS, len(x) - rows)
+    se = sd * math.sqrt(1 / rows + 1 / averaged)
+    # The best of many noisy levels lies above the true one.
+    luck = sd / math.sqrt(averaged) if "best" in memory else 0.0
+    drop, room = level - recent, _room(x[:-rows], unit, level, memory)
     share = drop / room if room > 0 else 0.0
-    z = drop / se if se > 0 else (math.inf if drop > 0 else 0.0)
-    # A series that never moved says nothing of its noise: only a lasting change of it counts.
-    passed = z >= least_z and share >= least_share and (unit or sd > 0 or rows >= 3)
+    z = (drop - luck) / se if se > 0 else (math.inf if drop > 0 else 0.0)
+    least = least_share if unit else GAIN_FACTOR * least_share
+    # One outlier is no fall: three quarters of the rows must lie at least half as low.
+    low = sum(v <= level - 0.5 * least * room for v in x[-rows:])
+    passed = z >= least_z and share >= least and low >= 0.75 * rows
     return _Tested(gate, level, recent, share, z, sd, passed)
+
+
+def _room(before: list[float], unit: bool, level: float, memory: Mapping[str, Any]) -> float:
+    """What there was to lose: the level itself for rewards in [0, 1], else what was gained over the lowest value before the fall; half of
+    the level for a reward that never moved."""
+    if unit:
+        return level
+    gained = level - min(float(memory["start"]), *before)
+    return gained if gained > 0 else 2 * abs(level)

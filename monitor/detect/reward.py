@@ -57,30 +57,34 @@ def _unit(series: Series) -> bool:
 
 
 def _aux_divergence(view: View, memory: State) -> tuple[State, Finding | None]:
-    task = view.task
-    if view.now(task.name) is None or not view.aux:
+    task, outcome = view.task, view.outcome
+    if view.now(task.name) is None or not view.aux or outcome is None:
         return memory, None
-    aux = max(view.aux, key=lambda s: _aux_move(s))
-    farmed = _diverges(view, task, aux)
-    run = memory.get("run", 0) + 1 if farmed else 0
-    if not farmed:
+    aux = max(view.aux, key=_aux_move)
+    kind = _diverges(view, task, aux)
+    run = memory.get("run", 0) + 1 if kind else 0
+    if not kind:
         return {"run": 0}, None
-    gain_a, gain_t = _gain(aux, 5), _gain(task, 5)
-    outcome = view.outcome
-    dip = outcome is not None and outcome.dip
-    patience = view.limit(AUX_DIVERGENCE, "patience")
-    if run < 3 and not dip:
+    needed = 2 if kind == "surge" else view.limit(AUX_DIVERGENCE, "patience")
+    if outcome.fallen:
+        level = "critical"
+    elif outcome.dip or run >= needed:
+        level = "warning"
+    elif run >= 3:
+        level = "watch"
+    else:
         return {"run": run}, None
-    level = "critical" if outcome is not None and outcome.fallen else "warning" if dip or run >= patience else "watch"
+    gain_a, gain_t = _gain(aux, 5), _gain(task, 5)
     a = f"{gain_a[0]:+.3g} since the start" if gain_a else f"now {aux.last:.3g}"
     t = f"{gain_t[0]:+.3g}" if gain_t else f"now {task.last:.3g}"
+    signs = [outcome.says()] if outcome.dip else [s.says() for s in view.others()]
     return {"run": run}, view.finding(
         AUX_DIVERGENCE,
         level,
         aux.name,
         aux.last,
         title="The auxiliary reward is being earned instead of the task",
-        evidence=f"{aux.name} {a} while {task.name} {t}, for {run} rows" + (f"; {outcome.says()}." if dip and outcome is not None else "."),
+        evidence=f"{aux.name} {a} while {task.name} {t}, for {run} rows" + (f"; with it {', '.join(signs)}." if signs else "."),
         cause=str(cause.FARMED),
         refutation=cause.FARMED.check,
         baseline=stats.mean(aux.first[:5]),
@@ -94,41 +98,28 @@ def _aux_move(series: Series) -> float:
     return (stats.mean(series.x[-3:]) - stats.median(series.x[:-3])) / (stats.robust_noise(series.x[:-3]) or 1e-9)
 
 
-def _diverges(view: View, task: Series, aux: Series) -> bool:
-    """Whether ``aux`` gains while ``task`` does not: a share of the known headroom where both lie in [0, 1]; else a surge with a falling task,
-    or a long rise during a long fall."""
+def _diverges(view: View, task: Series, aux: Series) -> str:
+    """How ``aux`` gains while ``task`` does not: ``gain``, a share of the known headroom where both lie in [0, 1] and the task shows no trend;
+    ``surge``, out of its own range with a falling task or a strained policy; empty when it does not."""
     gain_a, gain_t = _gain(aux, 5), _gain(task, 5)
     if gain_a is not None and gain_t is not None and _unit(aux) and _unit(task):
         head_a, head_t = max(1 - gain_a[2], 0.05), max(1 - gain_t[2], 0.05)
-        # A steady rise is certain before its two ends are far apart.
-        steady = stats.kendall(aux.x[-12:]) > 3
+        # A steady rise is certain long before its two ends are far apart.
+        steady = stats.kendall(aux.x[-TREND_ROWS:]) > 3
         surely_a = (gain_a[0] - (1.0 if steady else 2.5) * gain_a[1]) / head_a
         at_most_t = (gain_t[0] + 2.5 * gain_t[1]) / head_t
-        if surely_a > view.limit(AUX_DIVERGENCE, "gain") and at_most_t < view.limit(AUX_DIVERGENCE, "ratio") * gain_a[0] / head_a:
-            return True
+        least = view.limit(AUX_DIVERGENCE, "gain") * (0.5 if steady else 1.0)
+        flat = at_most_t < view.limit(AUX_DIVERGENCE, "ratio") * gain_a[0] / head_a
+        if surely_a > least and flat and stats.kendall(task.x[-TREND_ROWS:]) < 2:
+            return "gain"
     outcome = view.outcome
-    if outcome is not None and outcome.dip and _aux_move(aux) > 5 and cause.aux_surge(view) is not None:
-        return True
-    return _long_divergence(task, aux)
+    if outcome is not None and not outcome.rising and (outcome.dip or view.others("kl")) and _aux_move(aux) > 5 and cause.aux_surge(view) is not None:
+        return "surge"
+    return ""
 
 
-BLOCK = 24
-"""Rows averaged where single rows are too noisy to tell."""
-
-
-def _long_divergence(task: Series, aux: Series) -> bool:
-    """Whether the task's newest ``BLOCK`` rows lie a third below its best earlier block while the auxiliary reward's lie above theirs."""
-    n = min(len(task.x), len(aux.x))
-    if n < 2 * BLOCK + 4 or task.at[-n:] != aux.at[-n:]:
-        return False
-    t, a = task.x[-n:], aux.x[-n:]
-    blocks = [(stats.mean(t[i : i + BLOCK]), i) for i in range(n - 2 * BLOCK + 1)]
-    best, i = max(blocks)
-    fall, rise = best - stats.mean(t[-BLOCK:]), stats.mean(a[-BLOCK:]) - stats.mean(a[i : i + BLOCK])
-    room = best - min(*t, *task.first)
-    se = math.sqrt(2 / BLOCK)
-    return fall > max(2.5 * stats.noise(t) * se, room / 3) and rise > 2.5 * stats.noise(a) * se
-
+TREND_ROWS = 12
+"""Newest rows whose trend says whether a reward is on its way."""
 
 AUX_DIVERGENCE = Detector(
     id="aux_divergence",
@@ -137,14 +128,15 @@ AUX_DIVERGENCE = Detector(
     needs=(("task",), ("aux",)),
     rule="An auxiliary reward gains while the task gains far less of its headroom, or surges while the task falls.",
     formula="(dA - 2.5 SE) / H_A > gain and (dT + 2.5 SE) / H_T < ratio * dA / H_A for `patience` rows, H = 1 - start, rewards in [0, 1]; "
-    "or aux 5 noise units up and task down; or the same over blocks of 24 rows",
+    "half the gain and 1 SE for a steady rise (Mann-Kendall z > 3 over 12 rows), none while the task trends up (z > 2); "
+    "or aux 5 noise units up, out of its range, and the task down or another group strained, on two rows",
     source="headroom-normalised gain ratio; persistence because format is commonly learned before accuracy",
     remedy="Lower the weight of the auxiliary reward or cap it per sample, add a KL penalty, read the rollouts that earn most of it.",
     judge=_aux_divergence,
     parameters=(
         Parameter("gain", 0.05, "fraction", "least share of the auxiliary headroom that was gained"),
         Parameter("ratio", 0.25, "-", "task gain over auxiliary gain, both per headroom, under which they diverge"),
-        Parameter("patience", 6, "rows", "rows of divergence before it is a warning while the task has not fallen"),
+        Parameter("patience", 5, "rows", "rows of divergence before it is a warning while the task has not fallen"),
     ),
 )
 

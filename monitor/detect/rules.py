@@ -11,6 +11,11 @@ from monitor.metrics import describe
 WELCOME = ("entropy", "kl", "longer", "shorter")
 """Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers."""
 
+EXTREME = 12.0
+"""Noise units from which one row is enough."""
+SPIKY = ("kl", "grad")
+"""Groups whose single rows spike in healthy runs."""
+
 
 def support(view: View, *own: str) -> list[str]:
     """What else is wrong on this row, as evidence: strained groups other than ``own`` and the task reward's dip."""
@@ -27,7 +32,7 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
     signs = len(others) + dip
-    settled = view.held(group, 3) >= 2
+    settled = view.held(group, 3) >= 2 or (view.strains[group].z >= EXTREME and group not in SPIKY)
     if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
         return "watch" if settled else None
     if signs and (settled or signs >= 2) and not view.resumed:

@@ -26,8 +26,7 @@ def _solved(view: View, level: float) -> bool:
     all_pass = view.now("group.all_pass_frac")
     if all_pass is not None:
         return all_pass >= 0.5 * level
-    outcome = view.outcome
-    return outcome is not None and outcome.unit and stats.mean(view.task.x[-5:]) >= level
+    return view.outcome is not None and view.outcome.solved(level)
 
 
 def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
@@ -80,11 +79,11 @@ def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
 
 
 def _lowest_reward(view: View) -> tuple[str, list[float]]:
-    """Without any spread: 0 on rows whose task reward equals the lowest of a reward that is never below 0, else 1."""
-    task, outcome = view.task, view.outcome
-    if outcome is None or not outcome.unit:
-        return task.name, []
-    return task.name, [float(v > 1e-9) for v in task.x]
+    """Without any spread: 0 on rows whose total reward (the task's where none is logged) is 0 and never was below, else 1."""
+    reward = view.first_logged("reward.total.mean", view.task.name)
+    if reward.n < 4 or min(*reward.first, *reward.x) < 0:
+        return reward.name, []
+    return reward.name, [float(v > 1e-9) for v in reward.x]
 
 
 def _no_better(view: View) -> bool:

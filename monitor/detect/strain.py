@@ -32,7 +32,7 @@ SETTLED = 24
 @dataclass(frozen=True, slots=True)
 class Channel:
     """``scale`` is ``log``, ``linear`` or ``offset`` (distance from 1 in logs); ``sign`` the harmful direction; ``least`` the smallest
-    material change and ``floor`` the smallest noise, both on that scale."""
+    material change and ``floor`` the smallest noise, both on that scale. ``soft`` is added before the logarithm: what is far below it is 0."""
 
     metric: str
     group: str
@@ -40,26 +40,27 @@ class Channel:
     sign: int
     least: float
     floor: float
+    soft: float = 0.0
 
 
-def _log(metric: str, group: str, sign: int, factor: float, floor: float = 0.05) -> Channel:
-    return Channel(metric, group, "log", sign, math.log(factor), floor)
+def _log(metric: str, group: str, sign: int, factor: float, soft: float) -> Channel:
+    return Channel(metric, group, "log", sign, math.log(factor), 0.05, soft)
 
 
 CHANNELS: tuple[Channel, ...] = (
-    _log("entropy.mean", "entropy", +1, 1.4),
-    _log("kl_ref.k3", "kl", +1, 2.0),
-    _log("len.completion.mean", "longer", +1, 1.4),
+    _log("entropy.mean", "entropy", +1, 1.4, 1e-3),
+    _log("kl_ref.k3", "kl", +1, 2.0, 1e-3),
+    _log("len.completion.mean", "longer", +1, 1.4, 1.0),
     Channel("len.truncated_frac", "longer", "linear", +1, 0.15, 0.02),
-    _log("len.completion.mean", "shorter", -1, 1.5),
+    _log("len.completion.mean", "shorter", -1, 1.5, 1.0),
     Channel("rep.adjacent_frac", "repetition", "linear", +1, 0.04, 0.005),
     Channel("rep.ngram_frac", "repetition", "linear", +1, 0.10, 0.01),
     Channel("rep.top1_share", "repetition", "linear", +1, 0.08, 0.01),
-    _log("iw.ess", "weights", -1, 1.6),
+    _log("iw.ess", "weights", -1, 1.6, 1e-2),
     Channel("iw.mean", "weights", "offset", +1, 0.2, 0.05),
-    _log("mismatch.kl.k3", "mismatch", +1, 3.0),
-    _log("mismatch.logp_absdiff.mean", "mismatch", +1, 2.0),
-    _log("opt.grad_norm", "grad", +1, 4.0),
+    _log("mismatch.kl.k3", "mismatch", +1, 3.0, 1e-3),
+    _log("mismatch.logp_absdiff.mean", "mismatch", +1, 2.0, 1e-3),
+    _log("opt.grad_norm", "grad", +1, 4.0, 0.0),
 )
 
 
@@ -82,24 +83,25 @@ class Strain:
         return f"{self.metric} {self.value:.3g} (normal {self.normal:.3g})"
 
 
-def scaled(value: float, scale: str) -> float | None:
-    """``value`` on a channel's scale, or None where the scale has no place for it."""
-    if scale == "linear":
+def scaled(value: float, channel: Channel) -> float | None:
+    """``value`` on the channel's scale, or None where the scale has no place for it."""
+    if channel.scale == "linear":
         return value
+    value = max(value, 0.0) + channel.soft
     if value <= 0:
         return None
-    return abs(math.log(value)) if scale == "offset" else math.log(value)
+    return abs(math.log(value)) if channel.scale == "offset" else math.log(value)
 
 
-def unscaled(value: float, scale: str) -> float:
-    return value if scale == "linear" else math.exp(min(value, 300.0))
+def unscaled(value: float, channel: Channel) -> float:
+    return value if channel.scale == "linear" else max(math.exp(min(value, 300.0)) - channel.soft, 0.0)
 
 
-def baseline(series: Series, scale: str) -> list[float] | None:
+def baseline(series: Series, channel: Channel) -> list[float] | None:
     """``[level, slope, noise, rows]`` of the baseline, or None while there are fewer than ``LEAST`` rows of it."""
     x = series.x
     cut = len(x) - min(GAP, max(1, len(x) // 3))
-    kept = [y for v in x[:cut] if (y := scaled(v, scale)) is not None]
+    kept = [y for v in x[:cut] if (y := scaled(v, channel)) is not None]
     if len(kept) < LEAST:
         return None
     level, slope = stats.trend(kept)
@@ -112,14 +114,14 @@ def excess(channel: Channel, value: float, base: list[float], ahead: int) -> tup
     A baseline that drifts in the harmful direction is followed halfway; one that drifts the other way is not, so that improving does not
     make the limit stricter.
     """
-    y = scaled(value, channel.scale)
+    y = scaled(value, channel)
     if y is None:
         return None
     level, slope, noise, rows = base[:4]
     normal = level + max(0.0, channel.sign * slope) * channel.sign * 0.5 * ahead
     change = channel.sign * (y - normal)
     spread = max(noise, channel.floor) * math.sqrt(1 + 4 / rows)
-    return change, change / spread, unscaled(normal, channel.scale)
+    return change, change / spread, unscaled(normal, channel)
 
 
 def measure(
@@ -137,7 +139,7 @@ def measure(
         key = f"{channel.metric}:{channel.scale}"
         base = after.get(key)
         if base is None or series.n <= SETTLED or base[4] <= index - REFRESH:
-            fresh = baseline(series, channel.scale)
+            fresh = baseline(series, channel)
             base = None if fresh is None else [*fresh, index]
             if base is not None:
                 after[key] = base
