@@ -123,13 +123,20 @@ async def reaching(url: URL) -> AsyncIterator[None]:
     except (TimeoutError, OSError, InterfaceError, OperationalError) as error:
         raise DatabaseUnreachable(f"No database answers at {place} ({_sentence(error)}); is the server running?") from error
     except DBAPIError as error:
-        if not error.connection_invalidated and _sqlstate(error)[:2] not in _CONNECTION_TROUBLE:
+        if not error.connection_invalidated and not _sqlstate(error).startswith(_CONNECTION_TROUBLE):
             raise
         raise DatabaseUnreachable(f"The database at {place} turned us away: {_sentence(error)}.") from error
 
 
-_CONNECTION_TROUBLE = ("08", "28", "3D", "53", "57")
-"""Classes of SQLSTATE: connection, authorization, no such database, out of resources, operator's intervention."""
+@asynccontextmanager
+async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A transaction that commits at the end of the block. Raises DatabaseUnreachable when the server goes away before it has."""
+    async with reaching(engine.url), engine.begin() as connection:
+        yield connection
+
+
+_CONNECTION_TROUBLE = ("08", "28", "3D", "40", "53", "55P03", "57")
+"""SQLSTATEs by their beginning: connection, authorization, no such database, deadlock, out of resources, lock timeout, operator's intervention."""
 
 
 def _sqlstate(error: DBAPIError) -> str:

@@ -1,0 +1,84 @@
+"""The collector as one FastAPI application. The pages are attached to it by whoever runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from sqlalchemy.ext.asyncio import AsyncEngine
+from starlette.responses import JSONResponse, Response
+
+from monitor import wire
+from monitor.api import errors, ingest, prometheus
+from monitor.api.auth import Guard
+from monitor.settings import Settings
+from monitor.store import census
+from monitor.store.database import DatabaseUnreachable, head, transaction
+from monitor.store.rollups import Upkeep
+
+
+def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
+    """The application for ``settings.role``. It keeps the rollups up while it runs and disposes of ``engine`` when it ends."""
+    intake, upkeep = prometheus.Intake(), Upkeep(engine)
+    collects = settings.role in ("all", "collector")
+
+    @contextlib.asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(upkeep.run_forever()) if collects else None
+        try:
+            yield
+        finally:
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            await engine.dispose()
+
+    app = FastAPI(title="rlvitals", version=_version(), lifespan=life, docs_url=None, redoc_url=None, openapi_url=f"{wire.API}/openapi.json")
+    errors.install(app, intake)
+    app.add_middleware(Guard, settings=settings)
+    _add_own_state(app, engine, intake)
+    if collects:
+        app.include_router(ingest.build_router(engine, intake, upkeep, settings.url), prefix=wire.API)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_own_state(app: FastAPI, engine: AsyncEngine, intake: prometheus.Intake) -> None:
+    @app.get("/healthz", tags=["state"], summary="Whether the collector and its database are well")
+    async def healthz() -> JSONResponse:
+        about: dict[str, Any] = {"version": _version(), "schema": head()}
+        try:
+            async with transaction(engine) as connection:
+                lag = await census.lag(connection)
+        except DatabaseUnreachable:
+            return JSONResponse({"status": "no database", **about}, 503, {"Retry-After": str(errors.RETRY_AFTER_S)})
+        return JSONResponse({"status": "ok", **about, "lag_rows": lag})
+
+    @app.get("/metrics", tags=["state"], summary="For Prometheus")
+    async def metrics() -> Response:
+        return await prometheus.exposition(intake, engine)
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's description with the messages that msgspec reads."""
+    if app.openapi_schema is None:
+        described = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        _, messages = msgspec.json.schema_components(ingest.SCHEMAS, ref_template="#/components/schemas/{name}")
+        error = {"type": "object", "properties": {"error": {"type": "string"}, "field": {"type": ["string", "null"]}}, "required": ["error", "field"]}
+        described.setdefault("components", {}).setdefault("schemas", {}).update(messages | {"Error": error})
+        app.openapi_schema = described
+    return app.openapi_schema
+
+
+def _version() -> str:
+    try:
+        return version("rlvitals")
+    except PackageNotFoundError:
+        return "0"
