@@ -104,7 +104,7 @@ class Demo:
 
     def _trainer(self, preset: str) -> list[str]:
         where = ["--collector", self.address, "--project", PROJECT, "--name", f"{preset} (seed {self.seed})"]
-        return [sys.executable, "-m", "trainer.cli", "--preset", preset, "--seed", str(self.seed), *where]
+        return [sys.executable, "-m", "trainer", "--preset", preset, "--seed", str(self.seed), *where]
 
     def watch(self, patience: float) -> None:
         """Follow both runs to their end, telling what happens. Raises CommandError when a trainer dies or ``patience`` seconds have passed."""

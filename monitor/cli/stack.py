@@ -87,6 +87,10 @@ class Database:
     def alive(self) -> bool:
         return self._server is not None and self._server.alive()
 
+    @property
+    def pid(self) -> int | None:
+        return self._server.pid if self._server is not None else None
+
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()

@@ -32,6 +32,9 @@ class Part(Protocol):
 
     def alive(self) -> bool: ...
 
+    @property
+    def pid(self) -> int | None: ...
+
     def stop(self) -> None:
         """End it, cleanly if it lets us, within a bounded time."""
 
@@ -125,7 +128,7 @@ class Supervisor:
         self._kept.append(_Kept(part, begun))
         part.spawn()
         part.wait_ready()
-        self._say(f"{part.name}: ready after {time.monotonic() - begun:.1f} s")
+        self._say(f"{part.name}: ready after {time.monotonic() - begun:.1f} s (pid {part.pid})")
 
     def watch(self) -> None:
         """Start every dead part again once its pause is over; the pause doubles with each quick death, up to half a minute."""
@@ -142,6 +145,7 @@ class Supervisor:
                 kept.started_at, kept.retry_at = now, None
                 try:
                     kept.part.spawn()
+                    self._say(f"{kept.part.name}: started again (pid {kept.part.pid})")
                 except (CommandError, OSError) as error:
                     self._say(f"{kept.part.name} could not be started: {error}")
 
