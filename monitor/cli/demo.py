@@ -94,7 +94,7 @@ class Demo:
 
     def start(self) -> None:
         """Start the stack and both trainers. Raises CommandError."""
-        hook = {"VITALS_WEBHOOK_URL": self.receiver.url, "VITALS_WEBHOOK_SECRET": self.receiver.secret, "VITALS_WEBHOOK_ALLOW_PRIVATE": "1"}
+        hook = {"VITALS_WEBHOOK_URL": self.receiver.url, "VITALS_WEBHOOK_SECRET": self.receiver.secret, "VITALS_ALLOW_PRIVATE_WEBHOOKS": "1"}
         self.address = stack.start_stack(self.supervisor, self.settings, say, hook)
         for preset in (HEALTHY, FARMED):
             process = Process(f"trainer {preset}", self._trainer(preset), self.settings.data_dir / "logs" / f"{preset}.log", lambda: True)
