@@ -143,7 +143,7 @@ def test_killing_collector_worker_and_postgres_loses_and_doubles_nothing(up: Up,
     expected = {
         change.uid: change.alarms
         for i, run in enumerate(runs)
-        for change in judge(run.id, {}, [Row(step, step, values(i, step)) for step in range(STEPS)], context(algorithm="grpo")).transitions
+        for change in judge(run.uid, {}, [Row(step, step, values(i, step)) for step in range(STEPS)], context(algorithm="grpo")).transitions
     }
     assert sum(expected.values()) >= 2 * RUNS, "each run raises and resolves at least one alarm"
     found = [str(uid) for (uid,) in asyncio.run(stored(database, "SELECT uid FROM transition"))]
