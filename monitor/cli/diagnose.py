@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("path", type=Path, metavar="LOG", help="the log file, or a folder of checkpoints or event files")
     parser.add_argument("--task", metavar="KEY", help="the reward that is the task, as the log or the catalogue names it")
-    parser.add_argument("--aux", metavar="KEY", action="append", default=[], help="a reward that only helps the task; may be given again")
+    parser.add_argument("--aux", metavar="KEY", action="append", help="a reward that only helps the task; may be given again")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a report that needs no network")
     parser.add_argument("--rules", type=Path, metavar="FILE", help="thresholds to use instead of the defaults (see vitals rules)")
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     limits = read_rules(arguments.rules).limits()
     curves = Curves() if arguments.html else None
     try:
-        found = diagnose(arguments.path, arguments.task, arguments.aux, limits, [curves] if curves else ())
+        found = diagnose(arguments.path, arguments.task, arguments.aux or (), limits, [curves] if curves else ())
     except ReadError as error:
         raise CommandError(str(error)) from error
     if curves is not None:

@@ -42,6 +42,11 @@ def _e(text: object) -> str:
     return html.escape(str(text))
 
 
+def _tick(value: float) -> str:
+    """A number short enough for the margin of a chart."""
+    return f"{value:.1e}" if value and not 1e-3 <= abs(value) < 1e5 else f"{value:.4g}"
+
+
 def _scale(curve: Curve, logarithmic: bool) -> tuple[float, float, bool]:
     """Lowest and highest value drawn, and whether the axis is logarithmic."""
     low = min(bucket[0] for bucket in curve.buckets.values())
@@ -83,8 +88,8 @@ def chart(name: str, curve: Curve, rows: int, entries: Iterable[Entry]) -> str:
             lower = " ".join(f"{x:.1f},{low_:.1f}" for x, low_, _, _ in reversed(points))
             parts.append(f'<polygon class="band" points="{upper} {lower}"/>')
         parts.append(f'<polyline class="line" points="{" ".join(f"{x:.1f},{last:.1f}" for x, _, _, last in points)}"/>')
-        parts.append(f'<text x="{LEFT - 5}" y="{TOP + 7}" text-anchor="end">{number(high)}</text>')
-        parts.append(f'<text x="{LEFT - 5}" y="{TOP + HEIGHT}" text-anchor="end">{number(low)}</text>')
+        parts.append(f'<text x="{LEFT - 5}" y="{TOP + 7}" text-anchor="end">{_tick(high)}</text>')
+        parts.append(f'<text x="{LEFT - 5}" y="{TOP + HEIGHT}" text-anchor="end">{_tick(low)}</text>')
     parts += [f'<path class="nan" d="M{across(place):.1f} {TOP}v8"/>' for place in sorted(curve.broken)]
     parts.append(f'<path class="base" d="M{LEFT} {TOP + HEIGHT}h{WIDTH}"/>')
     middle = "logarithmic" if curve.buckets and _scale(curve, describe(name).log)[2] else ""

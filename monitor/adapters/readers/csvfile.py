@@ -71,7 +71,10 @@ def _records(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
         if cells == names:
             source.notes.add("header", f"line {line}: the header comes again and was left out")
             continue
-        if len(cells) != len(names):
+        if line == source.unfinished:
+            source.notes.add("cut", f"line {line}, the last one, has no line end: its last value may be cut and was left out")
+            cells = cells[:-1]
+        elif len(cells) != len(names):
             source.notes.add("ragged", f"line {line} has {len(cells)} columns where the header has {len(names)}")
         yield line, {name: cell for name, cell in zip(columns, cells, strict=False) if name}
 

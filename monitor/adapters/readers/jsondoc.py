@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from monitor.adapters.readers.jsonl import unwrap
 from monitor.adapters.readers.source import Raw, ReadError, Source
@@ -24,18 +24,15 @@ _BLANKS = re.compile(r"[\s,]*")
 class _Window:
     """A piece of the text that moves forward, knowing its line number."""
 
-    def __init__(self, source: Source) -> None:
-        self._handle = source.text()
-        self.text, self.line, self.ended = "", 1, False
+    def __init__(self, handle: TextIO) -> None:
+        self._handle = handle
+        self.text, self.line = "", 1
 
     def more(self) -> bool:
         """Read on; False at the end of the file."""
         piece = self._handle.read(CHUNK)
         self.text += piece
-        self.ended = not piece
-        if self.ended:
-            self._handle.close()
-        return not self.ended
+        return bool(piece)
 
     def drop(self, end: int) -> None:
         """Forget the text before ``end``."""
@@ -123,7 +120,14 @@ def _whole(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
     return ((1, unwrap(row)) for row in rows if isinstance(row, dict))
 
 
+def _rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    with source.text() as handle:
+        window = _Window(handle)
+        if _seek(window):
+            yield from _objects(window, source)
+            return
+    yield from _whole(source)
+
+
 def read(source: Source) -> Iterator[Raw]:
-    window = _Window(source)
-    rows = _objects(window, source) if _seek(window) else _whole(source)
-    return numbered(rows, source.notes)
+    return numbered(_rows(source), source.notes)

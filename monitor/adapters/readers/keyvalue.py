@@ -39,5 +39,10 @@ def parse(text: str) -> tuple[int, dict[str, float]] | None:
 
 def read(source: Source) -> Iterator[Raw]:
     for line, text in source.lines():
-        if found := parse(text):
-            yield Raw(line, *found)
+        found = parse(text)
+        if found is None:
+            continue
+        if line == source.unfinished:
+            found[1].popitem()
+            source.notes.add("cut", f"line {line}, the last one, has no line end: its last value may be cut and was left out")
+        yield Raw(line, *found)

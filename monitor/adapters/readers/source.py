@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-MAX_LINE_BYTES = 8 * 2**20
+MAX_LINE_BYTES = 4 * 2**20
 """A longer line is read in pieces, so that a file without line ends costs no more memory."""
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -85,11 +85,13 @@ class Raw:
 @dataclass(slots=True)
 class Source:
     """One file to be read, as often as a reader needs to; gzip is opened by its magic number. ``header`` is
-    filled by a reader whose log opens with a description of the run."""
+    filled by a reader whose log opens with a description of the run. ``unfinished`` is the number of the line last given out when it had no
+    line end: its last value may be cut."""
 
     path: Path
     notes: Notes = field(default_factory=Notes)
     header: dict[str, Any] = field(default_factory=dict)
+    unfinished: int | None = None
 
     def open(self) -> BinaryIO:
         try:
@@ -123,6 +125,7 @@ class Source:
                     return
                 count += whole_line
                 whole_line = piece.endswith(b"\n")
+                self.unfinished = None if whole_line else count
                 text = piece.decode("utf-8-sig" if count == 1 else "utf-8", errors="replace").rstrip("\r\n")
                 yield count, ANSI.sub("", text) if "\x1b" in text else text
 

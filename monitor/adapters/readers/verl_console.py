@@ -26,6 +26,9 @@ def read(source: Source) -> Iterator[Raw]:
         if found is None:
             continue
         pairs = [piece.rsplit(":", 1) for piece in found[2].split(" - ") if ":" in piece]
+        if line == source.unfinished:
+            del pairs[-1:]
+            source.notes.add("cut", f"line {line}, the last one, has no line end: its last value may be cut and was left out")
         rounded = len(pairs) > 4 and all(_ROUNDED.fullmatch(pair[1].strip()) for pair in pairs)
         values: dict[str, float] = {}
         for key, text_value in pairs:

@@ -1,0 +1,89 @@
+"""``vitals.toml`` is read with its layers, and everything wrong with it is told by line, all at once."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from monitor.alerts import rules
+from monitor.alerts.rules import RulesError, parse
+from monitor.detect.registry import DETECTORS
+
+DETECTOR = next(detector for detector in DETECTORS if detector.parameters)
+NAME = DETECTOR.parameters[0].name
+
+
+def test_a_run_overrides_its_project_and_that_the_general_value() -> None:
+    found = parse(
+        f"""
+        [detectors.{DETECTOR.id}]
+        {NAME} = 1
+
+        [project.math.detectors.{DETECTOR.id}]
+        {NAME} = 2.5
+
+        [run."seed 3".detectors.{DETECTOR.id}]
+        {NAME} = 4
+        """
+    )
+    assert found.limits() == {DETECTOR.id: {NAME: 1.0}}
+    assert found.limits("math") == {DETECTOR.id: {NAME: 2.5}}
+    assert found.limits("math", "seed 3") == {DETECTOR.id: {NAME: 4.0}}
+    assert found.limits("other", "seed 4") == {DETECTOR.id: {NAME: 1.0}}
+
+
+def test_an_empty_file_changes_nothing() -> None:
+    assert parse("# nothing here\n").limits("a", "b") == {}
+
+
+def test_every_problem_is_told_with_its_line() -> None:
+    text = f"""[detectors.{DETECTOR.id}]
+{NAME} = "high"
+{NAME}s = 3
+
+[detectors.{DETECTOR.id}x]
+a = 1
+
+[channels]
+slack = "x"
+[project.math]
+rules = 1
+"""
+    with pytest.raises(RulesError) as caught:
+        parse(text)
+    told = {problem.line: problem.sentence for problem in caught.value.problems}
+    assert list(told) == [2, 3, 5, 8, 11]
+    assert "finite number" in told[2]
+    assert f"did you mean {NAME!r}?" in told[3]
+    assert f"did you mean {DETECTOR.id!r}?" in told[5]
+    assert "channels" in told[8]
+    assert "'rules'" in told[11]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "true", "[1]", "{a = 1}"])
+def test_thresholds_are_finite_numbers(value: str) -> None:
+    with pytest.raises(RulesError, match=r"line 2: .* finite number"):
+        parse(f"[detectors.{DETECTOR.id}]\n{NAME} = {value}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a = \n", 1), ("\n\n[detectors\n", 3), ("[detectors]\n[detectors]\n", 2), ("x = 1\nx = 2\n", 2), ("detectors = 1\n", 1), ('a = "open\n', 1)],
+)
+def test_broken_toml_is_told_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(RulesError) as caught:
+        parse(text)
+    assert caught.value.problems[0].line == line
+
+
+def test_the_template_holds_every_threshold_and_is_valid() -> None:
+    text = rules.template()
+    assert parse(text).limits() == {}
+    uncommented = "\n".join(line.removeprefix("# ") if " = " in line else line for line in text.splitlines())
+    assert {name: set(values) for name, values in tomllib.loads(uncommented)["detectors"].items()} == {
+        detector.id: {parameter.name for parameter in detector.parameters} for detector in DETECTORS if detector.parameters
+    }
+    assert parse(uncommented).limits() == {
+        detector.id: {parameter.name: float(parameter.default) for parameter in detector.parameters} for detector in DETECTORS if detector.parameters
+    }
