@@ -12,7 +12,7 @@ TITLES = {
     "signal": "Learning signal",
     "policy": "Policy",
     "optimizer": "Optimizer",
-    "rollout": "Rollouts",
+    "rollout": "Completions",
     "pace": "Pace",
     "behaviour": "Behaviour",
     "custom": "Custom",

@@ -5,9 +5,7 @@
   const COLUMNS = [
     { key: "severity", label: "Verdict", value: (r) => v.URGENCY.indexOf(r.severity in v.SEVERITIES ? r.severity : "unknown") },
     { key: "name", label: "Run", value: (r) => r.name.toLowerCase() },
-    { key: "algorithm", label: "Algorithm", value: (r) => r.algorithm || "" },
     { key: "step", label: "Step", number: true, value: (r) => (r.step == null ? -1 : r.step) },
-    { key: "speed", label: "Speed", number: true, value: (r) => r.speed || 0 },
     { key: "seen", label: "Last batch", number: true, value: (r) => -r.seen },
     { key: "reward", label: "Task reward", spark: true, value: (r, s) => last(s, "reward") },
     { key: "entropy", label: "Entropy", spark: true, value: (r, s) => last(s, "entropy") },
@@ -29,7 +27,7 @@
   /** A small line over its own range, gaps where nothing finite was measured, a cross where a value was not finite. */
   function sparkline(found, label) {
     if (!found || !found.x.length) return '<span class="dim">–</span>';
-    const [w, h, pad] = [84, 24, 2];
+    const [w, h, pad] = [76, 26, 2];
     const finite = found.y.filter((y) => y != null);
     const [low, high] = [Math.min(...finite), Math.max(...finite)];
     const [x0, x1] = [found.x[0], found.x.at(-1)];
@@ -57,18 +55,16 @@
 
   function cells(run, sparks, marked) {
     const told = ["critical", "warning", "watch"].includes(run.severity) && run.sentence;
-    const where = `${v.escape(run.project)}${run.tags.length ? ` · ${run.tags.slice(0, 3).map(v.escape).join(" · ")}` : ""}`;
+    const where = [run.algorithm && run.algorithm.toUpperCase(), run.project, ...run.tags.slice(0, 3)].filter(Boolean).map(v.escape).join(" · ");
     const alerts = run.critical + run.warning;
     const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${alerts} open alerts">${alerts}</a>` : '<span class="dim">0</span>';
-    return `<td class="mark" role="cell"><input type="checkbox" data-mark ${marked ? "checked" : ""} aria-label="Compare ${v.escape(run.name)}"></td>
+    return `<td class="c-mark" role="cell"><input type="checkbox" data-mark ${marked ? "checked" : ""} aria-label="Compare ${v.escape(run.name)}"></td>
       <td role="cell" class="c-verdict">${v.pill(run.severity)}</td>
       <th role="rowheader" scope="row" class="c-run"><a href="${v.base}run/${encodeURIComponent(run.run)}">${v.escape(run.name)}</a>${state(run)}
-        <div class="sub">${told ? `<span class="why">${v.escape(run.sentence)}</span>` : where}</div></th>
-      <td role="cell" class="c-algorithm">${v.escape((run.algorithm || "–").toUpperCase())}</td>
-      <td role="cell" class="num c-step" data-label="step">${v.integer(run.step)}</td>
-      <td role="cell" class="num c-speed">${speed(run)}</td>
+        <div class="sub">${where}</div>${told ? `<div class="sub why">${v.escape(run.sentence)}</div>` : ""}</th>
+      <td role="cell" class="num c-step">${v.integer(run.step)}<div class="sub">${speed(run)}</div></td>
       <td role="cell" class="num c-seen" data-seen="${run.seen}" data-running="${run.state === "running" ? 1 : ""}"><span></span></td>
-      <td role="cell" class="c-spark" data-label="reward">${sparkline(curve(sparks, "reward"), "Task reward")}</td>
+      <td role="cell" class="c-spark c-reward" data-label="reward">${sparkline(curve(sparks, "reward"), "Task reward")}</td>
       <td role="cell" class="c-spark c-entropy" data-label="entropy">${sparkline(curve(sparks, "entropy"), "Entropy")}</td>
       <td role="cell" class="c-spark c-kl" data-label="KL">${sparkline(curve(sparks, "kl"), "KL to the reference")}</td>
       <td role="cell" class="num c-alerts">${counts}</td>`;
@@ -88,7 +84,7 @@
           <button type="button" id="fleet-compare" class="button" disabled>Compare</button>
         </div>
       </div>
-      <div class="fleet" hidden><table role="table" aria-label="Runs"><thead role="rowgroup"><tr role="row"><td role="cell"><span class="hidden">Compare</span></td>${COLUMNS.map((c) =>
+      <div class="fleet" hidden><table role="table" aria-label="Runs"><thead role="rowgroup"><tr role="row"><td role="cell" class="c-mark"><span class="hidden">Compare</span></td>${COLUMNS.map((c) =>
         `<th role="columnheader" scope="col" data-key="${c.key}" class="${c.number ? "num" : ""} h-${c.key}"><button type="button">${c.label}<span class="arrow" aria-hidden="true"></span></button></th>`).join("")}</tr></thead><tbody role="rowgroup"></tbody></table></div>
       <div class="note" role="status"></div>`;
   }

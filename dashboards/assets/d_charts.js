@@ -105,14 +105,23 @@ vitals.charts = (function () {
       });
     }
 
+    /** A button in the head opens the same numbers as a table. */
     foot() {
       if (this.spec.kind === "heat") return;
-      const details = document.createElement("details");
-      details.innerHTML = "<summary>Table</summary><div class='scroll' tabindex='0' role='region'></div>";
-      details.lastChild.setAttribute("aria-label", `${this.spec.title} as a table`);
-      details.addEventListener("toggle", () => { if (details.open) this.table(); });
-      this.details = details;
-      this.card.querySelector(".card-foot").append(details);
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "quiet to-table";
+      button.innerHTML = '<span class="glyph glyph-table" aria-hidden="true"></span>';
+      button.setAttribute("aria-label", `${this.spec.title} as a table`);
+      button.setAttribute("aria-expanded", "false");
+      button.title = "Table";
+      this.sheet = this.card.querySelector(".card-foot");
+      button.addEventListener("click", () => {
+        this.sheet.hidden = !this.sheet.hidden;
+        button.setAttribute("aria-expanded", String(!this.sheet.hidden));
+        if (!this.sheet.hidden) this.table();
+      });
+      this.card.querySelector("header").append(button);
     }
 
     /** Draws from the view's series; the view also knows the axis, the smoothing, the zoom and the marks. */
@@ -128,7 +137,7 @@ vitals.charts = (function () {
       await lib.react(this.plot, figure.data, figure.layout, { displayModeBar: false, responsive: true, showTips: false, doubleClick: false });
       if (!this.bound) this.bind(view);
       this.values(view);
-      if (this.details && this.details.open) this.table();
+      if (this.sheet && !this.sheet.hidden) this.table();
     }
 
     redraw() { this.dirty = true; this.view?.queue(this); }
@@ -148,6 +157,8 @@ vitals.charts = (function () {
       const c = colours();
       const data = [];
       const bad = [];
+      const zeros = [];
+      this.log = this.spec.figure.layout.yaxis.type === "log" && this.decades(view) > 1.3;
       const single = this.spec.figure.data.length === 1 && view.runs.length === 1;
       for (const [order, run] of view.runs.entries()) {
         for (const template of this.spec.figure.data) {
@@ -165,21 +176,32 @@ vitals.charts = (function () {
             if (relived) data.push(this.trace(view, run, template, relived, { name: `${name}, attempt ${number + 1}`, line: { color: veil(colour, 0.35), width: 1.2, dash: "dot" } }));
             if (lived.x.length) data.push(...this.strokes(view, run, template, lived, name, colour, dash, single));
             for (const [step, what] of lived.bad || []) bad.push({ x: view.toX(run, step), step, what: `${name}: ${what} at step ${v.integer(step)}` });
+            if (this.log) lived.y.forEach((y, i) => { if (y != null && y <= 0) zeros.push({ x: view.toX(run, lived.x[i]), step: lived.x[i], what: `${name}: ${v.number(y)}` }); });
           }
         }
       }
-      if (bad.length) {
-        data.push({
-          type: "scatter", mode: "markers", yaxis: "y2", x: bad.map((b) => b.x), y: bad.map(() => 0.965), customdata: bad.map((b) => b.step), text: bad.map((b) => b.what),
-          hovertemplate: "%{text}<extra></extra>", marker: { symbol: "x", size: 7, color: c.critical }, showlegend: false, name: "not finite",
-        });
-      }
+      const rim = (points, y, marker, name) => ({
+        type: "scatter", mode: "markers", yaxis: "y2", x: points.map((p) => p.x), y: points.map(() => y), customdata: points.map((p) => p.step), text: points.map((p) => p.what),
+        hovertemplate: "%{text}<extra></extra>", marker, showlegend: false, name,
+      });
+      if (bad.length) data.push(rim(bad, 0.965, { symbol: "x", size: 7, color: c.critical }, "not finite"));
+      if (zeros.length) data.push(rim(zeros, 0.02, { symbol: "circle-open", size: 5, color: c.dim }, "zero or below"));
       return { data, layout: this.layout(view) };
+    }
+
+    /** How many powers of ten the positive values span: a logarithmic axis is worth it from about one on. */
+    decades(view) {
+      let [low, high] = [Infinity, 0];
+      for (const run of view.runs) for (const metric of this.metrics) for (const curve of Object.values(view.curves(run, metric) || {})) {
+        for (const y of curve.y) if (y > 0) { if (y < low) low = y; if (y > high) high = y; }
+      }
+      return high > 0 ? Math.log10(high / low) : 0;
     }
 
     trace(view, run, template, curve, more) {
       const { meta, ...plain } = template;
-      return { ...plain, x: curve.x.map((step) => view.toX(run, step)), y: curve.y, customdata: curve.x, hovertemplate: this.hover(), ...more };
+      const y = this.log ? curve.y.map((value) => (value > 0 ? value : null)) : curve.y;
+      return { ...plain, connectgaps: Boolean(this.log), x: curve.x.map((step) => view.toX(run, step)), y, customdata: curve.x, hovertemplate: this.hover(), ...more };
     }
 
     hover() { return `%{y:${this.format === v.percent ? ".1%" : ".4~g"}}`; }
@@ -209,6 +231,7 @@ vitals.charts = (function () {
       layout.font = { family: "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", size: 11, color: c.dim };
       layout.hoverlabel = { bgcolor: c.surface, bordercolor: c.border, font: { color: c.text, size: 12 } };
       layout.datarevision = view.revision;
+      if (layout.yaxis.type === "log" && !this.log) { layout.yaxis.type = "linear"; delete layout.yaxis.dtick; }
       const { shapes, annotations } = this.marks(view, c);
       layout.shapes = shapes;
       layout.annotations = annotations;
@@ -236,7 +259,7 @@ vitals.charts = (function () {
         if (own || mark.severity === "critical") {
           shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(colour, own ? 0.95 : 0.45), width: own ? 1.5 : 1, dash: own ? "solid" : "dash" } });
         }
-        if (own && mark.limit != null && this.metrics.length <= 3 && !(this.spec.figure.layout.yaxis.type === "log" && mark.limit <= 0)) {
+        if (own && mark.limit != null && this.metrics.length <= 3 && !(this.log && mark.limit <= 0)) {
           shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: mark.limit, y1: mark.limit, layer: "below", line: { color: veil(colour, 0.7), width: 1, dash: "dash" } });
         }
       }
@@ -297,7 +320,7 @@ vitals.charts = (function () {
       const steps = [...new Set(columns.flatMap((values) => [...values.keys()]))].sort((a, b) => b - a);
       const stride = Math.ceil(steps.length / 40) || 1;
       const rows = steps.filter((_, i) => i % stride === 0);
-      this.details.lastChild.innerHTML = `<table class="plain"><thead><tr><th scope="col">Step</th>${this.spec.figure.data.map((t) => `<th scope="col" class="num">${v.escape(t.name)}</th>`).join("")}</tr></thead>
+      this.sheet.innerHTML = `<table class="plain"><thead><tr><th scope="col">Step</th>${this.spec.figure.data.map((t) => `<th scope="col" class="num">${v.escape(t.name)}</th>`).join("")}</tr></thead>
         <tbody>${rows.map((step) => `<tr><th scope="row" class="num">${v.integer(step)}</th>${columns.map((values) => `<td class="num">${v.escape(values.has(step) ? this.format(values.get(step)) : "")}</td>`).join("")}</tr>`).join("")}</tbody></table>`;
     }
 

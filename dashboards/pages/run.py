@@ -94,7 +94,7 @@ def _head(house: House, run: RunView) -> Any:
         facts.append(html.Span(run.algorithm.upper()))
     facts.append(html.Span(["step ", html.B(f"{run.last_step:,}" if run.last_step is not None else "–", id="head-step")]))
     if run.speed:
-        facts.append(html.Span(f"{1 / run.speed:.3g} s per step" if run.speed < 1 else f"{run.speed:.3g} steps/s"))
+        facts.append(html.Span(f"{1 / run.speed:.3g} s per step" if run.speed < 1 else f"{run.speed:.3g} steps per second"))
     facts.append(html.Span(["last batch ", html.Span(moment(run.last_seen_at, age=True), id="head-seen")]))
     facts.append(html.Span(["started ", moment(run.created_at)]))
     if run.end_reason:
@@ -113,7 +113,7 @@ def _head(house: House, run: RunView) -> Any:
 def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
     links = [html.A(TITLES[organ], href=f"#organ-{organ}", **{"data-organ": organ}) for organ in organs]
     if has_rollouts:
-        links.append(html.A("Read rollouts", href="#rollouts"))
+        links.append(html.A("Rollouts", href="#rollouts"))
     links += [html.A("Events", href="#events"), html.A("Set-up", href="#setup")]
     return html.Div(
         [
@@ -156,7 +156,7 @@ def _card(chart: Chart) -> Any:
         [
             html.Header([html.H3(chart.title, title=chart.help), html.Span(unit, className="unit"), html.Div(className="legend")]),
             html.Div(className="plot", role="img", **{"aria-label": chart.title}),
-            html.Div(className="card-foot"),
+            html.Div(className="card-foot scroll", hidden=True, tabIndex=0, role="region", **{"aria-label": f"{chart.title} as a table"}),
         ],
         className=f"card chart{' wide' if chart.wide else ''}",
         id=f"chart-{chart.id}",
