@@ -140,6 +140,8 @@ def charts_for(names: Sequence[str], histograms: Sequence[str] = (), *, task: st
             parts = [name for name in left if name.startswith(prefix) and name not in known]
             lines += [Line(name, name.removeprefix(prefix).removesuffix(".mean")) for name in parts]
         lines = lines[:_MAX_LINES]
+        if group.kind == "stack" and len(lines) == 2:
+            lines = [Line(metric, label) for metric, label in group.lines]
         if len(lines) > 1:
             charts.append(_grouped(group, lines))
             for line in lines:

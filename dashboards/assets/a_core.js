@@ -19,13 +19,16 @@ window.vitals = (function () {
     const answer = await fetch(url, { signal: AbortSignal.timeout(15000), credentials: "same-origin" });
     if (!answer.ok) {
       const detail = await answer.json().catch(() => ({}));
-      throw new Refused(answer.status, typeof detail.detail === "string" ? detail.detail : `The server answered ${answer.status}.`);
+      throw new Refused(answer.status, typeof detail.error === "string" ? detail.error : `The server answered ${answer.status}.`);
     }
     return answer.json();
   }
 
   const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "standard" });
   const COMPACT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "compact" });
+
+  const THREE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+  const brief = (value) => (typeof value === "number" && Math.abs(value) < 1e4 && (value === 0 || Math.abs(value) >= 1e-3) ? THREE.format(value) : number(value));
 
   /** A number for reading: four significant digits, SI-like from ten thousand on, scientific below a thousandth. */
   function number(value) {
@@ -196,6 +199,18 @@ window.vitals = (function () {
   /** Hands a value to Dash, whose callbacks take it from there. */
   const tellDash = (id, data) => window.dash_clientside.set_props(id, { data });
 
+  /** Plain links inside the pages go through Dash's router, like its own. */
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("#page a[href]");
+    if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || link.target || link.hasAttribute("download")) return;
+    const url = new URL(link.href);
+    if (url.origin !== location.origin || !url.pathname.startsWith(base) || url.pathname.startsWith("/api/") || (url.pathname === location.pathname && url.hash)) return;
+    event.preventDefault();
+    if (url.href === location.href) return;
+    history.pushState({}, "", url.href);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+  });
+
   /* Dash draws the page some time after this script ran, and again at each change of address. */
   let scheduled = false;
   new MutationObserver(() => {
@@ -216,5 +231,5 @@ window.vitals = (function () {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   window.addEventListener("online", poll);
 
-  return { base, api, page, poll, number, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
+  return { base, api, page, poll, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
 })();

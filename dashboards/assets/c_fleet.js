@@ -41,7 +41,7 @@
       pen = "L";
     });
     const bad = (found.bad || []).slice(0, 20).map(([x]) => `<path class="bad" d="M${(px(x) - 2).toFixed(1)} 2l4 4m0-4l-4 4"/>`).join("");
-    const value = finite.length ? v.number(finite.at(-1)) : found.bad ? found.bad.at(-1)[1] : "–";
+    const value = finite.length ? v.brief(finite.at(-1)) : found.bad ? found.bad.at(-1)[1] : "–";
     const words = finite.length ? `${label} ${value}, from ${v.number(finite[0])}` : `${label}: no finite value`;
     return `<svg class="spark" viewBox="0 0 ${w} ${h}" width="${w}" height="${h}" role="img" aria-label="${v.escape(words)}"><path d="${path}"/>${bad}</svg><span class="last">${v.escape(value)}</span>`;
   }
@@ -60,8 +60,8 @@
     const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${alerts} open alerts">${alerts}</a>` : '<span class="dim">0</span>';
     return `<td class="c-mark" role="cell"><input type="checkbox" data-mark ${marked ? "checked" : ""} aria-label="Compare ${v.escape(run.name)}"></td>
       <td role="cell" class="c-verdict">${v.pill(run.severity)}</td>
-      <th role="rowheader" scope="row" class="c-run"><a href="${v.base}run/${encodeURIComponent(run.run)}">${v.escape(run.name)}</a>${state(run)}
-        <div class="sub">${where}</div>${told ? `<div class="sub why">${v.escape(run.sentence)}</div>` : ""}</th>
+      <th role="rowheader" scope="row" class="c-run"><a href="${v.base}run/${encodeURIComponent(run.run)}">${v.escape(run.name)}</a>
+        <div class="sub">${state(run)}${where}</div>${told ? `<div class="sub why">${v.escape(run.sentence)}</div>` : ""}</th>
       <td role="cell" class="num c-step">${v.integer(run.step)}<div class="sub">${speed(run)}</div></td>
       <td role="cell" class="num c-seen" data-seen="${run.seen}" data-running="${run.state === "running" ? 1 : ""}"><span></span></td>
       <td role="cell" class="c-spark c-reward" data-label="reward">${sparkline(curve(sparks, "reward"), "Task reward")}</td>

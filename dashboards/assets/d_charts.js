@@ -83,6 +83,8 @@ vitals.charts = (function () {
       this.off = new Set();
       this.legend();
       this.foot();
+      this.size = new ResizeObserver(() => { if (this.bound && this.plot.clientHeight !== this.height) { this.height = this.plot.clientHeight; window.Plotly.Plots.resize(this.plot); } });
+      this.size.observe(this.plot);
     }
 
     get format() {
@@ -121,7 +123,7 @@ vitals.charts = (function () {
         button.setAttribute("aria-expanded", String(!this.sheet.hidden));
         if (!this.sheet.hidden) this.table();
       });
-      this.card.querySelector("header").append(button);
+      this.card.querySelector(".legend").before(button);
     }
 
     /** Draws from the view's series; the view also knows the axis, the smoothing, the zoom and the marks. */
@@ -165,7 +167,7 @@ vitals.charts = (function () {
           const { metric, slot } = template.meta;
           if (this.off.has(slot)) continue;
           const colour = c.lines[(view.runs.length > 1 ? order : slot) % c.lines.length];
-          const attempts = view.curves(run, metric);
+          const attempts = view.curves(run, metric) || (this.spec.kind === "stack" ? this.rest(view, run, metric) : null);
           if (!attempts) continue;
           const numbers = Object.keys(attempts).map(Number).sort((a, b) => a - b);
           for (const number of numbers) {
@@ -187,6 +189,17 @@ vitals.charts = (function () {
       if (bad.length) data.push(rim(bad, 0.965, { symbol: "x", size: 7, color: c.critical }, "not finite"));
       if (zeros.length) data.push(rim(zeros, 0.02, { symbol: "circle-open", size: 5, color: c.dim }, "zero or below"));
       return { data, layout: this.layout(view) };
+    }
+
+    /** The share that a stack does not log is what the others leave of one. */
+    rest(view, run, metric) {
+      const others = this.metrics.filter((name) => name !== metric).map((name) => view.curves(run, name));
+      if (others.some((attempts) => !attempts)) return null;
+      return Object.fromEntries(Object.entries(others[0]).map(([number, curve]) => {
+        const known = others.slice(1).map((attempts) => { const c = attempts[number] || { x: [], y: [] }; return new Map(c.x.map((x, i) => [x, c.y[i]])); });
+        const left = curve.x.map((x, i) => known.reduce((sum, values) => (sum == null || values.get(x) == null ? null : sum - values.get(x)), curve.y[i] == null ? null : 1 - curve.y[i]));
+        return [number, { x: curve.x, y: left }];
+      }));
     }
 
     /** How many powers of ten the positive values span: a logarithmic axis is worth it from about one on. */
@@ -293,7 +306,7 @@ vitals.charts = (function () {
       const nodes = this.card.querySelectorAll(".legend b");
       if (view.runs.length > 1) { this.plot.setAttribute("aria-label", `${this.spec.title}, ${view.runs.length} runs`); return; }
       this.spec.figure.data.forEach((template, slot) => {
-        const value = this.spec.kind === "heat" ? null : latest(view.curves(view.runs[0], template.meta.metric));
+        const value = this.spec.kind === "heat" ? null : latest(view.curves(view.runs[0], template.meta.metric) || (this.spec.kind === "stack" ? this.rest(view, view.runs[0], template.meta.metric) : null));
         const text = value == null ? "" : this.format(value);
         if (nodes[slot] && nodes[slot].textContent !== text) nodes[slot].textContent = text;
         if (nodes[slot]) nodes[slot].classList.toggle("bad", typeof value === "string");
@@ -324,7 +337,7 @@ vitals.charts = (function () {
         <tbody>${rows.map((step) => `<tr><th scope="row" class="num">${v.integer(step)}</th>${columns.map((values) => `<td class="num">${v.escape(values.has(step) ? this.format(values.get(step)) : "")}</td>`).join("")}</tr>`).join("")}</tbody></table>`;
     }
 
-    purge() { if (this.bound && window.Plotly) window.Plotly.purge(this.plot); }
+    purge() { this.size.disconnect(); if (this.bound && window.Plotly) window.Plotly.purge(this.plot); }
   }
 
   return { Chart, plotly, latest, smoothed, cut, colours };

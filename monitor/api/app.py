@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.responses import JSONResponse, Response
 
 from monitor import wire
-from monitor.api import errors, ingest, prometheus
+from monitor.api import errors, ingest, live, prometheus, reads
 from monitor.api.auth import Guard
 from monitor.settings import Settings
 from monitor.store import census
@@ -46,6 +46,8 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
     _add_own_state(app, engine, intake)
     if collects:
         app.include_router(ingest.build_router(engine, intake, upkeep, settings.url), prefix=wire.API)
+    app.include_router(live.build_router(engine), prefix=wire.API)
+    app.include_router(reads.build_router(engine), prefix=wire.API)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
