@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -120,10 +120,11 @@ async def reaching(url: URL) -> AsyncIterator[None]:
     place = f"{url.host or url.query.get('host') or 'localhost'}, database {url.database}"
     try:
         yield
-    except (TimeoutError, OSError, InterfaceError, OperationalError) as error:
+    except OSError as error:  # a TimeoutError is one
         raise DatabaseUnreachable(f"No database answers at {place} ({_sentence(error)}); is the server running?") from error
     except DBAPIError as error:
-        if not error.connection_invalidated and not _sqlstate(error).startswith(_CONNECTION_TROUBLE):
+        # Without a statement it failed to connect, begin or end.
+        if error.statement is not None and not error.connection_invalidated and not _sqlstate(error).startswith(_CONNECTION_TROUBLE):
             raise
         raise DatabaseUnreachable(f"The database at {place} turned us away: {_sentence(error)}.") from error
 
