@@ -147,7 +147,8 @@ class Demo:
 
     def _delivered(self, payload: dict[str, Any]) -> None:
         first = len(self.receiver.payloads) == 1
-        say(f"[{self.elapsed():4.0f} s] alert delivered: {payload.get('title') or payload.get('type')}")
+        data = payload["data"]
+        say(f"[{self.elapsed():4.0f} s] alert delivered: {data['run_name']}, step {data['step']}: {data['to']}, {data['title']}")
         if first:
             say("the first one, as the webhook received it:\n" + json.dumps(payload, indent=2))
 
@@ -161,7 +162,7 @@ class Demo:
 
     def delivered(self) -> set[str]:
         """The detectors whose alerts on the farmed run have arrived at the receiver."""
-        return {str(_detector(payload)) for payload in self.receiver.payloads if self.farmed.uid and self.farmed.uid in json.dumps(payload)}
+        return {payload["data"]["detector"] for payload in self.receiver.payloads if payload["data"]["run"] == self.farmed.uid}
 
     def elapsed(self) -> float:
         return time.monotonic() - self.begun
@@ -188,11 +189,6 @@ class Demo:
             chapter.trainer.stop()
         self.supervisor.stop()
         self.receiver.close()
-
-
-def _detector(payload: dict[str, Any]) -> object:
-    data = payload.get("data", payload)
-    return data.get("detector") or data.get("alert", {}).get("detector")
 
 
 def run(arguments: argparse.Namespace) -> int:
