@@ -48,3 +48,6 @@ migrate: install ## bring the database named by VITALS_DATABASE_URL (or the embe
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+
+docs: install ## write the generated references again
+	$(BIN)/python -m docs.generate

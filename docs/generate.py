@@ -1,0 +1,85 @@
+"""Writes the generated pages of this folder: ``python -m docs.generate``. A test fails when one is stale."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from monitor import metrics
+from monitor.cli import COMMANDS, parser
+from monitor.settings import Settings
+
+HERE = Path(__file__).parent
+
+
+def metrics_page() -> str:
+    """The catalogue, organ by organ."""
+    lines = ["# Metrics", "", (metrics.__doc__ or "").split("\n", 2)[2].strip().replace("``", "`"), ""]
+    templates = [template for _, template in metrics.FAMILIES]
+    for organ in metrics.ORGANS:
+        rows = [metric for metric in (*metrics.CATALOGUE, *templates) if metric.organ == organ]
+        if rows:
+            lines += [f"## {organ}", "", "| name | meaning | unit | range | one number per batch by |", "|---|---|---|---|---|"]
+            lines += [f"| `{m.name.replace('{part}', 'NAME')}` | {_plain(m.formula)} | {m.unit} | {_range(m)} | {m.aggregate} |" for m in rows]
+            lines.append("")
+    lines += ["## Histograms", "", "Fixed bins, the same for every run, so that steps and runs add up bin by bin.", ""]
+    lines += ["| name | unit | bins | inner edges |", "|---|---|---|---|"]
+    lines += [f"| `{h.name}` | {h.unit} | {h.bins} | {h.edges[0]:g} to {h.edges[-1]:g} |" for h in metrics.HISTOGRAMS]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _range(metric: metrics.Metric) -> str:
+    low = "(-inf" if math.isinf(metric.low) else f"[{metric.low:g}"
+    high = "inf)" if math.isinf(metric.high) else f"{metric.high:g}]"
+    return f"{low}, {high}"
+
+
+def commands_page() -> str:
+    """The help of every command."""
+    pages = ["# Commands", "", "`vitals COMMAND --help` prints the same.", ""]
+    for name in COMMANDS:
+        pages += [f"## vitals {name}", "", "```text", _help(name), "```", ""]
+    return "\n".join(pages)
+
+
+def _help(name: str) -> str:
+    os.environ["COLUMNS"] = "110"
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        parser().parse_args([name, "--help"])
+    return shown.getvalue().strip()
+
+
+def settings_page() -> str:
+    """Every environment variable."""
+    lines = ["# Settings", "", "Environment variables, read by `vitals up`, `serve`, `work` and `migrate`.", ""]
+    lines += ["| variable | default |", "|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "the user's data folder" if name == "data_dir" else field.get_default()
+        lines.append(f"| `VITALS_{name.upper()}` | {'-' if default is None else default} |")
+    about = (Settings.__doc__ or "").split("\n", 1)[1]
+    lines += ["", *(line.strip().replace("``", "`") for line in about.strip().splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"metrics.md": metrics_page, "commands.md": commands_page, "settings.md": settings_page}
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page())
+        print(f"docs/{name}")
+
+
+if __name__ == "__main__":
+    main()
