@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from trainer import correction, values
 from trainer.algorithms import ALGORITHMS, BY_NAME, Algorithm
 from trainer.demonstrations import Manner
 from trainer.environment import Rules
@@ -44,11 +45,14 @@ class Config:
     sft_steps: int = 300
     sft_lr: float = 4e-3
     manner: Mapping[str, float] = field(default_factory=dict)
-    # sampling: prompts x samples rollouts per step; lag is how many versions the sampler is behind
+    # sampling: prompts x samples rollouts per step; lag is how many versions the sampler is behind; sync_stuck keeps the sampler's weights
+    # as they are and says nothing; solved_share of the tasks start already solved
     prompts: int = 8
     samples: int = 8
     temperature: float = 1.0
     lag: int = 0
+    sync_stuck: bool = False
+    solved_share: float = 0.0
     # rewards
     aux: Mapping[str, float] = field(default_factory=lambda: {"partial": 0.2})
     verifier: tuple[str, ...] = ()
@@ -63,6 +67,13 @@ class Config:
     kl_form: str = "k3"
     kl_in_reward: bool = False
     entropy: float = 0.0
+    entropy_target: float | None = None
+    correction: str = "none"
+    correction_cap: float = 2.0
+    echo: float = 0.0
+    # value (for algorithms that learn one)
+    value: str = "head"
+    value_coefficient: float = 0.1
     gamma: float = 1.0
     lam: float = 1.0
     # optimisation
@@ -73,7 +84,13 @@ class Config:
     epochs: int = 1
 
     def __post_init__(self) -> None:
-        for name, allowed in (("algorithm", tuple(BY_NAME)), ("kl_form", tuple(KL)), ("optimizer", ("adamw", "sgd"))):
+        for name, allowed in (
+            ("algorithm", tuple(BY_NAME)),
+            ("kl_form", tuple(KL)),
+            ("optimizer", ("adamw", "sgd")),
+            ("value", values.FORMS),
+            ("correction", correction.FORMS),
+        ):
             one_of(name, getattr(self, name), allowed)
         for name, keys, allowed in (
             ("mix", self.mix, catalogue.FAMILIES),
@@ -86,11 +103,13 @@ class Config:
         for name in ("steps", "prompts", "samples", "minibatches", "epochs", "sft_steps", "max_turns"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("lag", "lr", "grad_clip", "kl"):
+        for name in ("lag", "lr", "grad_clip", "kl", "echo"):
             if not getattr(self, name) >= 0:
                 raise SettingError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not self.temperature > 0:
             raise SettingError(f"temperature must be above 0, not {self.temperature}")
+        if not self.correction_cap >= 1:
+            raise SettingError(f"correction_cap must be at least 1, not {self.correction_cap}")
         if not 40 <= self.max_length <= 1024:
             raise SettingError(f"max_length must be 40 to 1024 tokens, not {self.max_length}")
         if not self.mix or not all(weight > 0 for weight in self.mix.values()):

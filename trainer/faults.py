@@ -19,7 +19,7 @@ class Fault:
     """
 
     at_step: int
-    patch: Mapping[str, Any]
+    patch: Mapping[str, Any] = field(default_factory=dict)
     for_steps: int | None = None
     announced: bool = False
     symptom: str | None = None

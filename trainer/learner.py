@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from monitor.client.batch_health import BatchHealth
 from monitor.client.logprob import chunked_logp_entropy
-from trainer import losses
+from trainer import correction, losses, values
 from trainer.batch import Batch
 from trainer.config import Config
 from trainer.losses import Surrogate
+from trainer.vocab import PAD_ID
+
+CONSTANT_LENGTH = 32.0
+"""Divisor per sequence of the constant mean: near the mean number of agent tokens, so that learning rates carry over between algorithms."""
+
+ENTROPY_STEP = 0.02
+"""How fast the entropy coefficient follows its target: change per step and nat."""
+
+PEAKS = {"opt.grad_norm", "env.metric.sequence_weight_max"}
+"""Reported as the largest over the minibatches, not the mean."""
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What the update adds to the step's row beyond the batch's health."""
+class Evaluation:
+    """Log-probabilities [N, T] before the update: ``old`` of the trained policy, ``ref`` of the reference; ``values`` [N, T] if one is learned."""
 
-    values: dict[str, float] = field(default_factory=dict)
+    old: Tensor
+    ref: Tensor
+    values: Tensor | None
 
 
 def logp_entropy(policy: nn.Module, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,12 +49,6 @@ def logp_entropy(policy: nn.Module, ids: Tensor, mask: Tensor) -> tuple[Tensor, 
     logp, entropy = chunked_logp_entropy(hidden[where], policy.head, targets[where])
     empty = torch.zeros(mask.shape)
     return empty.index_put(where, logp), empty.index_put(where, entropy), hidden
-
-
-@torch.no_grad()
-def logp_only(policy: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
-    """Log-probability [N, T] of the trained tokens under a policy that is not being trained."""
-    return logp_entropy(policy, ids, mask)[0]
 
 
 def surrogate(config: Config, logp: Tensor, old: Tensor, advantage: Tensor, mask: Tensor) -> Surrogate:
@@ -76,69 +84,134 @@ def mean(config: Config, loss: Tensor, mask: Tensor) -> Tensor:
     return losses.constant_mean(loss, mask, CONSTANT_LENGTH)
 
 
-CONSTANT_LENGTH = 32.0
-"""Divisor per sequence of the constant mean: near the mean number of agent tokens, so that learning rates carry over between algorithms."""
-
-
 class Learner:
-    """Owns the policy's optimiser. ``reference`` is the frozen policy of the KL penalty."""
+    """Owns the optimiser and what else is learned. ``reference`` is the frozen policy of the KL penalty."""
 
-    def __init__(self, config: Config, policy: nn.Module, reference: nn.Module) -> None:
+    def __init__(self, config: Config, policy: nn.Module, reference: nn.Module, value: values.Value | None = None) -> None:
         self.policy = policy
         self.reference = reference
-        weights = policy.parameters()
+        self.value = value
+        self.entropy = config.entropy
         self.optimizer: torch.optim.Optimizer
+        weights = [*policy.parameters(), *(value.parameters() if value else ())]
         if config.optimizer == "sgd":
             self.optimizer = torch.optim.SGD(weights, lr=config.lr)
         else:
             self.optimizer = torch.optim.AdamW(weights, lr=config.lr, betas=(0.9, 0.95), weight_decay=0.0)
 
-    def update(self, config: Config, batch: Batch, health: BatchHealth, order: Random) -> Outcome:
-        """Train on ``batch``; what it measures goes to ``health``. ``order`` decides the minibatches."""
+    def state(self) -> dict[str, Any]:
+        """What the next update depends on, apart from the policy's weights."""
+        extra = [weight.detach().clone() for weight in self.value.parameters()] if self.value else []
+        return {"optimizer": self.optimizer.state_dict(), "entropy": self.entropy, "value": extra}
+
+    @torch.no_grad()
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.entropy = state["entropy"]
+        for weight, saved in zip(self.value.parameters() if self.value else (), state["value"], strict=True):
+            weight.copy_(saved)
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> Evaluation:
+        """What the update compares itself with."""
+        old, _, hidden = logp_entropy(self.policy, batch.ids, batch.mask)
+        ref, _, _ = logp_entropy(self.reference, batch.ids, batch.mask)
+        return Evaluation(old, ref, self.value.predict(hidden, batch.ids) if self.value else None)
+
+    def update(
+        self, config: Config, batch: Batch, before: Evaluation, returns: Tensor | None, health: BatchHealth, order: Random
+    ) -> dict[str, float]:
+        """Train on ``batch`` and return the optimiser's metrics; those of the tokens go to ``health``. ``order`` decides the minibatches."""
         for group in self.optimizer.param_groups:
             group["lr"] = config.lr
         started = time.perf_counter()
-        ref = logp_only(self.reference, batch.ids, batch.mask)
-        old = logp_only(self.policy, batch.ids, batch.mask)
-        norms, lost, clipped = [], [], []
+        if config.entropy_target is None:
+            self.entropy = config.entropy
+        taken: dict[str, list[Tensor]] = {}
         for epoch in range(config.epochs):
             rows = list(range(len(batch.episodes)))
             order.shuffle(rows)
             size = -(-len(rows) // config.minibatches)
             for low in range(0, len(rows), size):
                 at = torch.tensor(sorted(rows[low : low + size]), device=batch.ids.device)
-                loss, norm, share = self._minibatch(config, batch, at, old, ref, health, epoch == 0)
-                lost.append(loss)
-                norms.append(norm)
-                clipped.append(share)
-        values = {"opt.grad_norm": max(n.item() for n in norms), "opt.loss": sum(v.item() for v in lost) / len(lost), "opt.lr": config.lr}
-        values["update.clip_frac"] = sum(v.item() for v in clipped) / len(clipped)
-        values["perf.train_time_s"] = time.perf_counter() - started
-        return Outcome(values)
+                for name, number in self._minibatch(config, batch, at, before, returns, health, epoch == 0).items():
+                    taken.setdefault(name, []).append(number)
+        result = {name: torch.stack(numbers).mean().item() for name, numbers in taken.items()}
+        for name in PEAKS & taken.keys():
+            result[name] = torch.stack(taken[name]).amax().item()
+        if config.entropy_target is not None:
+            self.entropy = max(0.0, self.entropy + ENTROPY_STEP * (config.entropy_target - result["entropy"]))
+            result["opt.entropy_coefficient"] = self.entropy
+        del result["entropy"]
+        return result | {"opt.lr": config.lr, "perf.train_time_s": time.perf_counter() - started}
 
     def _minibatch(
-        self, config: Config, batch: Batch, at: Tensor, old: Tensor, ref: Tensor, health: BatchHealth, first: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        ids, mask, advantage = batch.ids[at], batch.mask[at], batch.advantages[at]
-        logp, entropy, _ = logp_entropy(self.policy, ids, mask)
-        part = surrogate(config, logp, old[at], advantage, mask)
-        loss = mean(config, part.loss, mask)
-        if config.kl:
-            loss = loss + config.kl * losses.token_mean(losses.KL[config.kl_form](logp, ref[at]), mask)
-        if config.entropy:
-            loss = loss - config.entropy * losses.token_mean(entropy, mask)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), config.grad_clip or float("inf"))
-        self.optimizer.step()
+        self, config: Config, batch: Batch, at: Tensor, before: Evaluation, returns: Tensor | None, health: BatchHealth, first: bool
+    ) -> dict[str, Tensor]:
+        ids, mask, advantage, behaviour = batch.ids[at], batch.mask[at], batch.advantages[at], batch.behaviour[at]
+        old, ref = before.old[at], before.ref[at]
+        logp, entropy, hidden = logp_entropy(self.policy, ids, mask)
+        weight, removed = self._correction(config, old, behaviour, mask)
+        numbers: dict[str, Tensor] = {}
+        if config.rule.surrogate == "sequence":
+            numbers["env.metric.sequence_weight_max"] = torch.where(mask, logp - behaviour, 0.0).sum(1).amax().clamp(max=60.0).exp()
+        part = surrogate(config, logp, behaviour if weight is None else old, advantage, mask)
+        policy_loss = mean(config, part.loss if weight is None else part.loss * weight, mask)
+        numbers |= {"opt.policy_loss": policy_loss, "update.clip_frac": part.clipped.sum() / mask.sum().clamp(min=1)}
+        loss = policy_loss
+        if config.kl and not config.kl_in_reward:
+            loss = loss + config.kl * losses.token_mean(losses.KL[config.kl_form](logp, ref), mask)
+        mean_entropy = losses.token_mean(entropy, mask)
+        if self.entropy:
+            loss = loss - self.entropy * mean_entropy
+        if self.value is not None and returns is not None:
+            numbers["opt.value_loss"] = self.value.loss(hidden, ids, returns[at], mask)
+            loss = loss + config.value_coefficient * numbers["opt.value_loss"]
+        if config.echo:
+            numbers |= observation_loss(self.policy, hidden, ids, mask)
+            loss = loss + config.echo * numbers["env.metric.observation_nll"]
+        numbers |= {"opt.loss": loss, "opt.grad_norm": self._descend(config, loss), "entropy": mean_entropy}
         health.observe(
             logp.detach(),
-            batch.behaviour[at],
+            behaviour,
             mask,
-            old_logp=old[at],
-            ref_logp=ref[at],
+            old_logp=old,
+            ref_logp=ref,
             entropy=entropy.detach(),
             advantages=advantage,
             token_ids=ids[:, 1:] if first else None,
+            removed=removed,
+            values=None if before.values is None else before.values[at],
+            returns=None if returns is None else returns[at],
         )
-        return loss.detach(), norm.detach(), part.clipped.sum() / mask.sum().clamp(min=1)
+        return {name: number.detach() for name, number in numbers.items()}
+
+    def _correction(self, config: Config, old: Tensor, behaviour: Tensor, mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        if config.correction == "truncate":
+            return correction.truncated(old, behaviour, mask, config.correction_cap)
+        if config.correction == "mask":
+            return correction.masked(old, behaviour, mask, 1 / config.correction_cap, config.correction_cap)
+        return None, None
+
+    def _descend(self, config: Config, loss: Tensor) -> Tensor:
+        """One optimiser step; returns the gradient norm before clipping."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        norm = nn.utils.clip_grad_norm_(weights, config.grad_clip or float("inf"))
+        self.optimizer.step()
+        return norm
+
+
+def observation_loss(policy: nn.Module, hidden: Tensor, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Prediction of the environment's words (ECHO-style): mean negative log-likelihood in nats per token, and how often the likeliest was right.
+
+    The prompt counts as an observation too: it is what the agent is told about the world.
+    """
+    targets = ids[:, 1:]
+    observed = (targets != PAD_ID) & ~mask
+    logits = F.linear(hidden, policy.head)
+    nll = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
+    right = (logits.argmax(-1) == targets).to(nll.dtype)
+    return {"env.metric.observation_nll": losses.token_mean(nll, observed), "env.metric.observation_accuracy": losses.token_mean(right, observed)}

@@ -7,7 +7,7 @@ import copy
 import hashlib
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import nn
 from monitor.client.batch_health import BatchHealth
 from monitor.wire import Rollout
 from trainer import faults
+from trainer import values as value_forms
 from trainer.batch import Batch, scored, with_advantages
 from trainer.config import Config
 from trainer.environment import Episode
@@ -54,9 +55,11 @@ class Training:
         self.verifier = verifier
         self.policy = policy.to(self.device)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
-        self.learner = Learner(config, self.policy, self.reference)
+        value = value_forms.build(config.value, self.policy, None, self.device) if config.rule.advantage == "gae" else None
+        self.learner = Learner(config, self.policy, self.reference, value)
         self.snapshots: deque[dict[str, torch.Tensor]] = deque()
         self.step = 0
+        self.stuck: dict[str, torch.Tensor] | None = None
         self._before: dict[str, torch.Tensor] = {}
 
     def advance(self) -> Row:
@@ -64,14 +67,16 @@ class Training:
         started = time.perf_counter()
         config = faults.at(self.config, self.fault, self.step)
         batch, drawn, seconds = self._collect(config)
-        batch, _ = with_advantages(config, batch)
+        before = self.learner.evaluate(batch)
+        inside = config.kl * (before.ref - before.old) if config.kl_in_reward else None
+        batch, returns = with_advantages(config, batch, inside, before.values)
         rule = config.rule
         self._before = _weights(self.policy) if self._depth(config) else {}
         health = BatchHealth(SIZE, eps_low=rule.low, eps_high=rule.high)
-        outcome = self.learner.update(config, batch, health, Random(f"{self.config.seed}/order/{self.step}"))
+        measured = self.learner.update(config, batch, before, returns, health, Random(f"{self.config.seed}/order/{self.step}"))
         self._remember(config)
         values, hists = self._measure(health, batch)
-        values |= outcome.values | {"perf.gen_time_s": seconds, "perf.step_time_s": time.perf_counter() - started}
+        values |= measured | {"perf.gen_time_s": seconds, "perf.step_time_s": time.perf_counter() - started}
         values["env.metric.groups_drawn"] = float(drawn)
         row = Row(self.step, values, hists, decoded(self.step, batch))
         self.step += 1
@@ -103,7 +108,10 @@ class Training:
         wrong = frozenset(config.verifier)
         episodes, group = [], []
         for prompt in range(config.prompts):
-            task = catalogue.draw(config.mix, Random(f"{self.config.seed}/task/{self.step}/{attempt}/{prompt}"))
+            rng = Random(f"{self.config.seed}/task/{self.step}/{attempt}/{prompt}")
+            task = catalogue.draw(config.mix, rng)
+            if config.solved_share and rng.random() < config.solved_share:
+                task = replace(task, lines=task.fixed)
             episodes += [Episode(task, shown_tests(task, wrong), config.rules) for _ in range(config.samples)]
             group += [attempt * config.prompts + prompt] * config.samples
         generator = torch.Generator(self.device).manual_seed(seed_of(self.config.seed, "sample", self.step, attempt))
@@ -113,10 +121,12 @@ class Training:
 
     def _sample(self, config: Config, episodes: list[Episode], generator: torch.Generator) -> Trajectories:
         sampler, version = self.policy, self.step
-        if config.lag and self.snapshots:
-            sampler = copy.deepcopy(self.policy)
+        if config.sync_stuck:
+            self.stuck = self.stuck or _weights(self.policy)
+            sampler = self._with_weights(self.stuck)
+        elif config.lag and self.snapshots:
             index = max(0, len(self.snapshots) - config.lag)
-            sampler.load_state_dict(self.snapshots[index])
+            sampler = self._with_weights(self.snapshots[index])
             version = self.step - (len(self.snapshots) - index)
         return rollout(
             sampler,
@@ -128,6 +138,34 @@ class Training:
             temperature=config.temperature,
             version=version,
         )
+
+    def _with_weights(self, weights: dict[str, torch.Tensor]) -> nn.Module:
+        sampler = copy.deepcopy(self.policy)
+        sampler.load_state_dict(weights)
+        return sampler
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next step depends on, detached from this object: for checkpoints and forks."""
+        return copy.deepcopy(
+            {
+                "step": self.step,
+                "policy": self.policy.state_dict(),
+                "reference": self.reference.state_dict(),
+                "learner": self.learner.state(),
+                "snapshots": list(self.snapshots),
+                "stuck": self.stuck,
+            }
+        )
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state`."""
+        state = copy.deepcopy(state)
+        self.step = state["step"]
+        self.policy.load_state_dict(state["policy"])
+        self.reference.load_state_dict(state["reference"])
+        self.learner.restore(state["learner"])
+        self.snapshots = deque(state["snapshots"])
+        self.stuck = state["stuck"]
 
     def _remember(self, config: Config) -> None:
         """Keep the weights from before this update while any later step may still sample from them."""
