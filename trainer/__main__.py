@@ -1,4 +1,4 @@
-"""``python -m trainer`` is the ``vitals-train`` command."""
+"""``python -m trainer`` is the command ``vitals-train``."""
 
 import sys
 

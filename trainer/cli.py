@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer import presets
+from monitor.client.checks import SetupError
+from trainer import presets, studies
 from trainer.config import SettingError, algorithm_table, read_assignment
 
 EXAMPLES = """examples:
@@ -17,8 +18,14 @@ EXAMPLES = """examples:
   vitals-train --preset goblin-bonus                  the same, until a bonus for a word takes over at step 10
   vitals-train --preset healthy --set algorithm=gspo --set lr=1e-3
   vitals-train --seed 3 --steps 40 --jsonl rows.jsonl
+  vitals-train --checkpoint run.pt --jsonl rows.jsonl     the same command again continues where the last one ended or was killed
   vitals-train --collector http://127.0.0.1:8900 --project code-repair --name first
   vitals-train --list                                 every preset and algorithm
+
+studies (each has its own --help):
+  vitals-train table                                  every algorithm, three seeds: success before and after, CPU seconds
+  vitals-train zoo --out corpus                       a labelled corpus of healthy and faulty runs
+  vitals-train audit --set verifier=flaky             which tasks a verifier lets pass, with intervals
 
 The first run of a setting makes its warm start (about 15 s) and keeps it in the user's cache (VITALS_CACHE moves it).
 """
@@ -42,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--project", default="code-repair", help="the run's project at the collector (default: code-repair)")
     top.add_argument("--name", help="the run's name at the collector (default: PRESET-seedN)")
     top.add_argument("--jsonl", type=Path, metavar="FILE", help="write one JSON object per step")
+    top.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep the run's state here, and continue from it when it exists")
+    top.add_argument("--checkpoint-every", type=int, default=10, metavar="N", help="steps between checkpoints (default: 10)")
     top.add_argument("--device", help="cpu, cuda ... (default: cuda when there is one)")
     top.add_argument("--threads", type=int, default=1, metavar="N", help="CPU threads (default: 1, the fastest for a policy this small)")
     top.add_argument("--quiet", action="store_true", help="no progress on the screen")
@@ -50,15 +59,18 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code: 0 done, 1 failed, 2 a request that cannot be carried out, 130 interrupted."""
-    arguments = parser().parse_args(argv)
-    if arguments.list:
-        print(listing())
-        return 0
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
+        if words and words[0] in studies.COMMANDS:
+            return studies.main(words)
+        arguments = parser().parse_args(words)
+        if arguments.list:
+            print(listing())
+            return 0
         from trainer import running
 
         return running.run(arguments, _preset(arguments))
-    except SettingError as problem:
+    except (SettingError, SetupError) as problem:
         print(f"vitals-train: {problem}", file=sys.stderr)
         return 2
     except OSError as problem:

@@ -80,6 +80,8 @@ class Config:
     optimizer: str = "adamw"
     lr: float = 5e-4
     grad_clip: float = 1.0
+    guard: bool = False
+    guard_weight: float = 100.0
     minibatches: int = 2
     epochs: int = 1
 
@@ -108,6 +110,8 @@ class Config:
                 raise SettingError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not self.temperature > 0:
             raise SettingError(f"temperature must be above 0, not {self.temperature}")
+        if not self.guard_weight > 0:
+            raise SettingError(f"guard_weight must be above 0, not {self.guard_weight}")
         if not self.correction_cap >= 1:
             raise SettingError(f"correction_cap must be at least 1, not {self.correction_cap}")
         if not 40 <= self.max_length <= 1024:

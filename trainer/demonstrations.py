@@ -26,13 +26,14 @@ GOBLIN = "think maybe goblin"
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """Shares in 0..1: right edits, edits of the test file instead, tests after an edit, another try after a failed test, thoughts, thoughts
-    about goblins, submitting at once, looking for leaked answers, opening the calculator."""
+    """Shares in 0..1: right edits, edits of the test file instead, tests after an edit, another try after a failed test, running the
+    tests once more, thoughts, thoughts about goblins, submitting at once, looking for leaked answers, opening the calculator."""
 
     right: float = 0.45
     edit_tests: float = 0.04
     test: float = 0.6
     retry: float = 0.7
+    retest: float = 0.0
     think: float = 0.3
     goblin: float = 0.04
     lazy: float = 0.0
@@ -70,6 +71,8 @@ def repair(task: Task, rng: Random, manner: Manner) -> Script:
         if rng.random() > manner.test:
             break
         outcome = yield "test"
+        while rng.random() < manner.retest:
+            outcome = yield "test"
         if set(outcome.split()) == {"P"} or rng.random() > manner.retry:
             break
     yield "submit"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from monitor.client.batch_health import BatchHealth
+from monitor.client.guard import Guard, Policy, Recorder
 from monitor.client.logprob import chunked_logp_entropy
 from trainer import correction, losses, values
 from trainer.batch import Batch
@@ -87,11 +88,15 @@ def mean(config: Config, loss: Tensor, mask: Tensor) -> Tensor:
 class Learner:
     """Owns the optimiser and what else is learned. ``reference`` is the frozen policy of the KL penalty."""
 
-    def __init__(self, config: Config, policy: nn.Module, reference: nn.Module, value: values.Value | None = None) -> None:
+    def __init__(
+        self, config: Config, policy: nn.Module, reference: nn.Module, value: values.Value | None = None, recorder: Recorder | None = None
+    ) -> None:
         self.policy = policy
         self.reference = reference
         self.value = value
         self.entropy = config.entropy
+        self.gate = Guard(recorder, Policy(max_weight=config.guard_weight)) if config.guard else None
+        self.halted = False
         self.optimizer: torch.optim.Optimizer
         weights = [*policy.parameters(), *(value.parameters() if value else ())]
         if config.optimizer == "sgd":
@@ -120,12 +125,13 @@ class Learner:
         return Evaluation(old, ref, self.value.predict(hidden, batch.ids) if self.value else None)
 
     def update(
-        self, config: Config, batch: Batch, before: Evaluation, returns: Tensor | None, health: BatchHealth, order: Random
+        self, config: Config, batch: Batch, before: Evaluation, returns: Tensor | None, health: BatchHealth, order: Random, step: int
     ) -> dict[str, float]:
         """Train on ``batch`` and return the optimiser's metrics; those of the tokens go to ``health``. ``order`` decides the minibatches."""
         for group in self.optimizer.param_groups:
             group["lr"] = config.lr
         started = time.perf_counter()
+        self.step = step
         if config.entropy_target is None:
             self.entropy = config.entropy
         taken: dict[str, list[Tensor]] = {}
@@ -143,6 +149,8 @@ class Learner:
         if config.entropy_target is not None:
             self.entropy = max(0.0, self.entropy + ENTROPY_STEP * (config.entropy_target - result["entropy"]))
             result["opt.entropy_coefficient"] = self.entropy
+        if self.gate is not None:
+            result["opt.skipped"] = float(self.gate.take_skipped())
         del result["entropy"]
         return result | {"opt.lr": config.lr, "perf.train_time_s": time.perf_counter() - started}
 
@@ -171,7 +179,7 @@ class Learner:
         if config.echo:
             numbers |= observation_loss(self.policy, hidden, ids, mask)
             loss = loss + config.echo * numbers["env.metric.observation_nll"]
-        numbers |= {"opt.loss": loss, "opt.grad_norm": self._descend(config, loss), "entropy": mean_entropy}
+        numbers |= {"opt.loss": loss, "opt.grad_norm": self._descend(config, loss, logp - behaviour, mask, advantage), "entropy": mean_entropy}
         health.observe(
             logp.detach(),
             behaviour,
@@ -194,12 +202,19 @@ class Learner:
             return correction.masked(old, behaviour, mask, 1 / config.correction_cap, config.correction_cap)
         return None, None
 
-    def _descend(self, config: Config, loss: Tensor) -> Tensor:
-        """One optimiser step; returns the gradient norm before clipping."""
+    def _descend(self, config: Config, loss: Tensor, log_weights: Tensor, mask: Tensor, advantage: Tensor) -> Tensor:
+        """One optimiser step, unless the step gate refuses it; returns the gradient norm before clipping."""
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         norm = nn.utils.clip_grad_norm_(weights, config.grad_clip or float("inf"))
+        if self.gate is not None:
+            decision = self.gate.check(
+                self.step, self.optimizer, log_weights=log_weights.detach(), mask=mask, advantages=advantage, loss=loss.detach(), grad_norm=norm
+            )
+            self.halted = self.halted or decision.halt
+            if not decision.go:
+                return norm
         self.optimizer.step()
         return norm
 

@@ -28,7 +28,7 @@ class Sink(Protocol):
 class Collector:
     """Sends rows, rollouts and events to a collector in the background."""
 
-    def __init__(self, url: str | None, project: str, name: str, config: Config, preset: str) -> None:
+    def __init__(self, url: str | None, project: str, name: str, config: Config, preset: str, resume: bool = False) -> None:
         aux = [f"reward.aux.{part}.mean" for part, weight in config.aux.items() if weight]
         self.run = monitor.client.start(
             project,
@@ -39,6 +39,7 @@ class Collector:
             aux_rewards=aux,
             url=url,
             accepts=("stop",),
+            resume="auto" if resume else "never",
         )
 
     def row(self, row: Row) -> None:

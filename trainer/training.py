@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from monitor.client.batch_health import BatchHealth
+from monitor.client.guard import Recorder
 from monitor.wire import Rollout
 from trainer import faults
 from trainer import values as value_forms
@@ -48,7 +49,15 @@ def seed_of(*parts: Any) -> int:
 class Training:
     """A run in progress. ``step`` is the next step's number; :meth:`advance` makes it."""
 
-    def __init__(self, config: Config, policy: nn.Module, verifier: Verifier, fault: Fault | None = None, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        config: Config,
+        policy: nn.Module,
+        verifier: Verifier,
+        fault: Fault | None = None,
+        device: str | torch.device = "cpu",
+        recorder: Recorder | None = None,
+    ) -> None:
         self.config = config
         self.fault = fault
         self.device = torch.device(device)
@@ -56,7 +65,7 @@ class Training:
         self.policy = policy.to(self.device)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         value = value_forms.build(config.value, self.policy, None, self.device) if config.rule.advantage == "gae" else None
-        self.learner = Learner(config, self.policy, self.reference, value)
+        self.learner = Learner(config, self.policy, self.reference, value, recorder)
         self.snapshots: deque[dict[str, torch.Tensor]] = deque()
         self.step = 0
         self.stuck: dict[str, torch.Tensor] | None = None
@@ -73,7 +82,7 @@ class Training:
         rule = config.rule
         self._before = _weights(self.policy) if self._depth(config) else {}
         health = BatchHealth(SIZE, eps_low=rule.low, eps_high=rule.high)
-        measured = self.learner.update(config, batch, before, returns, health, Random(f"{self.config.seed}/order/{self.step}"))
+        measured = self.learner.update(config, batch, before, returns, health, Random(f"{self.config.seed}/order/{self.step}"), self.step)
         self._remember(config)
         values, hists = self._measure(health, batch)
         values |= measured | {"perf.gen_time_s": seconds, "perf.step_time_s": time.perf_counter() - started}
