@@ -164,7 +164,7 @@ def likely(view: View) -> Cause:
         return MISMATCH
     if aux_surge(view) is not None or (aux_climb(view) is not None and not sudden(view)):
         return FARMED
-    if "grad" in first and first["grad"] == oldest or "weights" in first and first["weights"] > first.get("entropy", -1):
+    if first.get("grad", -2) == oldest or first.get("weights", -1) > first.get("entropy", -1):
         return LARGE_UPDATE
     if first.get("entropy", -1) >= max((age for group, age in first.items() if group != "kl"), default=0):
         return ENTROPY

@@ -30,8 +30,9 @@ DIP = (2, 3.0, 0.15)
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``best`` is the highest level so far and ``best_at`` its row; ``recent`` the mean of the ``rows`` newest values that decided; ``share``
-    of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``unit`` says that every value so far lies in [0, 1]. ``standing`` places the newest
-    five rows between 0 and 1 for such a reward, else between the lowest and the highest row so far (NaN when it never moved)."""
+    of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``unit`` says that every value so far lies in [0, 1]. ``standing``
+    places the newest five rows between 0 and 1 for such a reward, else between the lowest and the highest row so far (NaN when it never moved).
+    """
 
     metric: str
     best: float

@@ -62,10 +62,13 @@ def _aux_divergence(view: View, memory: State) -> tuple[State, Finding | None]:
         return memory, None
     aux = max(view.aux, key=_aux_move)
     kind = _diverges(view, task, aux)
-    run = memory.get("run", 0) + 1 if kind else 0
     if not kind:
-        return {"run": 0}, None
-    needed = 2 if kind == "surge" else view.limit(AUX_DIVERGENCE, "patience")
+        return {}, None
+    run, level_then = memory.get("run", 0) + 1, memory.get("from", float(f"{stats.mean(aux.x[-5:]):.6g}"))
+    after: State = {"run": run, "from": level_then}
+    # What climbs fast is likely a format that is being learned; the task gets as long to follow.
+    fast = _unit(aux) and stats.mean(aux.x[-5:]) - level_then > FAST_SHARE * max(1 - level_then, 0.05)
+    needed = 2 if kind == "surge" else view.limit(AUX_DIVERGENCE, "patience") * (2 if fast else 1)
     if outcome.fallen:
         level = "critical"
     elif outcome.dip or run >= needed:
@@ -73,12 +76,12 @@ def _aux_divergence(view: View, memory: State) -> tuple[State, Finding | None]:
     elif run >= 3:
         level = "watch"
     else:
-        return {"run": run}, None
+        return after, None
     gain_a, gain_t = _gain(aux, 5), _gain(task, 5)
     a = f"{gain_a[0]:+.3g} since the start" if gain_a else f"now {aux.last:.3g}"
     t = f"{gain_t[0]:+.3g}" if gain_t else f"now {task.last:.3g}"
     signs = [outcome.says()] if outcome.dip else [s.says() for s in view.others()]
-    return {"run": run}, view.finding(
+    return after, view.finding(
         AUX_DIVERGENCE,
         level,
         aux.name,
@@ -105,10 +108,10 @@ def _diverges(view: View, task: Series, aux: Series) -> str:
     if gain_a is not None and gain_t is not None and _unit(aux) and _unit(task):
         head_a, head_t = max(1 - gain_a[2], 0.05), max(1 - gain_t[2], 0.05)
         # A steady rise is certain long before its two ends are far apart.
-        steady = stats.kendall(aux.x[-TREND_ROWS:]) > 3
+        steady = stats.kendall(aux.x[-TREND_ROWS:]) > 2.5
         surely_a = (gain_a[0] - (1.0 if steady else 2.5) * gain_a[1]) / head_a
         at_most_t = (gain_t[0] + 2.5 * gain_t[1]) / head_t
-        least = view.limit(AUX_DIVERGENCE, "gain") * (0.5 if steady else 1.0)
+        least = view.limit(AUX_DIVERGENCE, "gain") * (0.4 if steady else 1.0)
         flat = at_most_t < view.limit(AUX_DIVERGENCE, "ratio") * gain_a[0] / head_a
         if surely_a > least and flat and stats.kendall(task.x[-TREND_ROWS:]) < 2:
             return "gain"
@@ -118,6 +121,8 @@ def _diverges(view: View, task: Series, aux: Series) -> str:
     return ""
 
 
+FAST_SHARE = 0.2
+"""Share of the auxiliary headroom gained since the divergence began from which the climb is fast."""
 TREND_ROWS = 12
 """Newest rows whose trend says whether a reward is on its way."""
 
@@ -128,7 +133,7 @@ AUX_DIVERGENCE = Detector(
     needs=(("task",), ("aux",)),
     rule="An auxiliary reward gains while the task gains far less of its headroom, or surges while the task falls.",
     formula="(dA - 2.5 SE) / H_A > gain and (dT + 2.5 SE) / H_T < ratio * dA / H_A for `patience` rows, H = 1 - start, rewards in [0, 1]; "
-    "half the gain and 1 SE for a steady rise (Mann-Kendall z > 3 over 12 rows), none while the task trends up (z > 2); "
+    "0.4 of the gain and 1 SE for a steady rise (Mann-Kendall z > 2.5 over 12 rows), none while the task trends up (z > 2); "
     "or aux 5 noise units up, out of its range, and the task down or another group strained, on two rows",
     source="headroom-normalised gain ratio; persistence because format is commonly learned before accuracy",
     remedy="Lower the weight of the auxiliary reward or cap it per sample, add a KL penalty, read the rollouts that earn most of it.",
@@ -136,7 +141,7 @@ AUX_DIVERGENCE = Detector(
     parameters=(
         Parameter("gain", 0.05, "fraction", "least share of the auxiliary headroom that was gained"),
         Parameter("ratio", 0.25, "-", "task gain over auxiliary gain, both per headroom, under which they diverge"),
-        Parameter("patience", 5, "rows", "rows of divergence before it is a warning while the task has not fallen"),
+        Parameter("patience", 5, "rows", "rows of divergence before a warning while the task has not fallen; twice as many while it climbs fast"),
     ),
 )
 
