@@ -143,7 +143,7 @@ def _test(x: list[float], gate: tuple[int, float, float], unit: bool, memory: Ma
     """One gate on the newest values of ``x``. In the first rows the level is the mean of what came before the rows under test."""
     rows, least_z, least_share = gate
     level = float(memory["best"]) if "best" in memory else stats.mean(x[:-rows])
-    sd = row_noise(x[:-rows], unit, level, sampling)
+    sd = max(row_noise(x[:-rows], unit, level, sampling), stats.noise(x[-rows:]) if rows >= 3 else 0.0)
     recent = stats.mean(x[-rows:])
     averaged = min(LEVEL_ROWS, len(x) - rows)
     se = sd * math.sqrt(1 / rows + 1 / averaged)

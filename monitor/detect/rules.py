@@ -26,13 +26,14 @@ def support(view: View, *own: str) -> list[str]:
 
 
 def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
-    """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward holds too (2 of 3 rows, or three groups
-    at once); ``critical`` when the reward has fallen. None for a single blip."""
+    """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
+    reward has fallen. One row is enough for a warning when two other signs hold on it, or when the own gate is extreme or the reward dips and
+    the group does not spike by itself; else the own gate must hold on 2 of 3 rows. None for a single blip."""
     others = view.others(*own)
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
     signs = len(others) + dip
-    settled = view.held(group, 3) >= 2 or (view.strains[group].z >= EXTREME and group not in SPIKY)
+    settled = view.held(group, 3) >= 2 or (group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
         return "watch" if settled else None
     if signs and (settled or signs >= 2) and not view.resumed:
