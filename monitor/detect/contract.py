@@ -38,7 +38,8 @@ class Context:
     """What is known of a run besides its rows; the same for every row of a regime.
 
     ``task`` and ``aux`` are the names of the task reward series and the auxiliary ones; ``signal`` is one of ``monitor.wire.SIGNALS``;
-    ``config`` is the run's configuration as logged. ``limits`` overrides thresholds: detector id -> parameter -> value.
+    ``config`` is the run's configuration as logged and ``framework`` the id of the trainer that ran it. ``limits`` overrides thresholds:
+    detector id -> parameter -> value.
     """
 
     algorithm: str | None = None
@@ -47,6 +48,7 @@ class Context:
     aux: tuple[str, ...] = ("reward.aux.mean",)
     config: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    framework: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

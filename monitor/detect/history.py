@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from monitor.metrics import describe
-
 WINDOW = 64
 """Latest values kept per series."""
 FIRST = 24
@@ -41,12 +39,16 @@ def empty(name: str) -> Series:
     return Series(name, 0, (), (), ())
 
 
-def judged(name: str, extra: frozenset[str]) -> bool:
-    """Whether the series called ``name`` is remembered: everything in the catalogue, and what the context names as reward."""
-    return name in extra or describe(name).organ != "custom"
+COMPONENTS = ("reward.fn.", "reward.aux.")
+"""Beginnings of the names of single reward functions, whose means are remembered."""
 
 
-def extend(history: Mapping[str, Any], index: int, values: Mapping[str, float], extra: frozenset[str]) -> dict[str, Any]:
+def judged(name: str, watched: frozenset[str]) -> bool:
+    """Whether the series called ``name`` is remembered: what some rule reads, and the mean of each reward function."""
+    return name in watched or (name.startswith(COMPONENTS) and name.endswith(".mean"))
+
+
+def extend(history: Mapping[str, Any], index: int, values: Mapping[str, float], watched: frozenset[str]) -> dict[str, Any]:
     """``history`` with the finite values of one row appended; the argument is left as it was."""
     grown = dict(history)
     for name, value in values.items():
@@ -55,7 +57,7 @@ def extend(history: Mapping[str, Any], index: int, values: Mapping[str, float], 
         value = float(f"{value:.6g}")
         old = grown.get(name)
         if old is None:
-            if len(grown) < MAX_SERIES and judged(name, extra):
+            if len(grown) < MAX_SERIES and judged(name, watched):
                 grown[name] = {"n": 1, "first": [value], "at": [index], "x": [value]}
             continue
         n, first = old["n"] + 1, old["first"]

@@ -26,8 +26,7 @@ def _non_finite(view: View, memory: State) -> tuple[State, Finding | None]:
         value,
         title=f"{describe(name).title} is not a finite number",
         evidence=f"On this row {listed}; every later update of these weights inherits it.",
-        cause=str(cause.OVERFLOW),
-        refutation=cause.OVERFLOW.check,
+        why=cause.OVERFLOW,
     )
 
 
@@ -56,8 +55,7 @@ def _grad_spike(view: View, memory: State) -> tuple[State, Finding | None]:
         spike.value,
         title="One gradient spike",
         evidence=f"Gradient norm {spike.value:.3g} where {spike.normal:.3g} is normal ({spike.z:.0f} noise units); nothing else moved.",
-        cause="one unusual batch",
-        refutation="the norm stays high on the next rows",
+        why=cause.ONE_BATCH,
         baseline=spike.normal,
     )
 
@@ -90,8 +88,7 @@ def _learning_nothing(view: View, memory: State) -> tuple[State, Finding | None]
         0.0,
         title="Steps arrive, but nothing is learned",
         evidence=f"{' and '.join(s.name for s in logged)} exactly 0 on the last {rows} rows.",
-        cause="dataset solved: nothing is left to learn" if solved else "no sample carries an advantage, or the parameters are frozen",
-        refutation="the weights differ between two checkpoints of these rows",
+        why=cause.SOLVED if solved else cause.FROZEN,
         limit=0.0,
     )
 

@@ -31,7 +31,7 @@ DIP = (2, 3.0, 0.15)
 class Outcome:
     """``best`` is the highest level so far and ``best_at`` its row; ``recent`` the mean of the ``rows`` newest values that decided; ``share``
     of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``unit`` says that every value so far lies in [0, 1]. ``standing``
-    places the newest five rows between 0 and 1 for such a reward, else between the lowest and the highest row so far (NaN when it never moved).
+    places the newest five rows between 0 and 1 for such a reward, else between the lowest and the highest row so far (0 when it never moved).
     """
 
     metric: str
@@ -121,7 +121,8 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling) -> tup
     up = rising(x, found.sd)
     best_at = int(after.get("best_at", series.at[-2]))
     newest, span = stats.mean(x[-5:]), after["high"] - after["low"]
-    standing = newest if unit else (newest - after["low"]) / span if span > 0 else math.nan
+    standing = newest if unit else (newest - after["low"]) / span if span > 0 else 0.0
+    after["standing"] = float(f"{standing:.6g}")
     z = min(found.z, 99.0)
     return after, Outcome(
         series.name, found.level, best_at, found.recent, found.gate[0], found.share, z, found.sd, unit, found.passed, dip, up, standing

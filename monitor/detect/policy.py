@@ -24,8 +24,7 @@ def _weight_explosion(view: View, memory: State) -> tuple[State, Finding | None]
             title="The importance weights no longer average 1",
             evidence=f"The mean weight is {mean.last:.3g}, outside {low:g} to {high:g} on {len(outside)} of the last {len(mean.x[-5:])} rows"
             + (f"; with it {', '.join(signs)}." if signs else "."),
-            cause=str(why),
-            refutation=why.check,
+            why=why,
             baseline=stats.median(mean.first[:5]),
             limit=low if mean.last < low else high,
         )
@@ -115,8 +114,7 @@ def _entropy_low(view: View, memory: State) -> tuple[State, Finding | None]:
         title="Entropy has collapsed and the task reward no longer gains",
         evidence=f"Entropy is {now:.3g}, {now / reference:.0%} of its reference {reference:.3g}; in {waited} rows since it halved the task reward "
         f"changed by {gain:+.3g}" + (f"; {nonzero:.0%} of the samples carry a signal." if nonzero is not None else "."),
-        cause="premature convergence: the policy stopped exploring before the task was solved",
-        refutation="at a higher sampling temperature the same checkpoint scores no better on any prompt",
+        why=cause.CONVERGED,
         baseline=reference,
         limit=view.limit(ENTROPY_LOW, "share") * reference,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from monitor.detect.behaviour import ENVIRONMENT_ERRORS
 from monitor.detect.contract import Detector
 from monitor.detect.optimizer import GRAD_SPIKE, LEARNING_NOTHING, NON_FINITE
+from monitor.detect.pace import SLOWDOWN, STALENESS
 from monitor.detect.policy import ENTROPY_HIGH, ENTROPY_LOW, KL_ACCELERATION, MISMATCH, WEIGHT_EXPLOSION
 from monitor.detect.reward import AUDIT_GAP, AUX_DIVERGENCE, DEAD_REWARD, EVAL_GAP, PEAK_AND_FALL
 from monitor.detect.rollout import LENGTH_COLLAPSE, LENGTH_RUNAWAY, REPETITION, TRUNCATION
@@ -30,6 +32,9 @@ DETECTORS: tuple[Detector, ...] = (
     HUGE_ADVANTAGE,
     LEARNING_NOTHING,
     DEAD_REWARD,
+    ENVIRONMENT_ERRORS,
+    STALENESS,
+    SLOWDOWN,
 )
 
 DETECTOR_BY_ID = {detector.id: detector for detector in DETECTORS}

@@ -24,8 +24,7 @@ def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
         title="The task reward is falling from its best level",
         evidence=f"Mean of the last {outcome.rows} rows {outcome.recent:.3g}, best level {outcome.best:.3g}: {outcome.share:.0%} of it is lost, "
         f"{outcome.z:.0f} standard errors" + (f"; with it {', '.join(signs)}." if signs else "."),
-        cause=str(why),
-        refutation=why.check,
+        why=why,
         baseline=outcome.best,
     )
 
@@ -88,8 +87,7 @@ def _aux_divergence(view: View, memory: State) -> tuple[State, Finding | None]:
         aux.last,
         title="The auxiliary reward is being earned instead of the task",
         evidence=f"{aux.name} {a} while {task.name} {t}, for {run} rows" + (f"; with it {', '.join(signs)}." if signs else "."),
-        cause=str(cause.FARMED),
-        refutation=cause.FARMED.check,
+        why=cause.FARMED,
         baseline=stats.mean(aux.first[:5]),
     )
 
@@ -175,9 +173,7 @@ def _audit_gap(view: View, memory: State) -> tuple[State, Finding | None]:
         now_a,
         title="The trained reward and the independent one part ways",
         evidence=f"{task.name} is {now_t:.3g} and {audit.name} {now_a:.3g}: a gap of {gap:+.3g} where {usual:+.3g} was usual.",
-        cause=str(why),
-        advice=None if up else "Score old rollouts again; look for a test that cannot be met, a changed environment or a flaky check.",
-        refutation=why.check,
+        why=why,
         baseline=usual,
         limit=least,
     )
@@ -225,8 +221,7 @@ def _eval_gap(view: View, memory: State) -> tuple[State, Finding | None]:
         title="Held-out reward falls while the training reward does not",
         evidence=f"Mean of the last two evaluations {recent:.3g}, best {best:.3g}; training reward {stats.mean(trained):.3g}, "
         f"was {stats.mean(before[-5:]):.3g}.",
-        cause=str(cause.CHEATED),
-        refutation="the held-out prompts changed, or their sampling settings did",
+        why=cause.OVERFIT,
         baseline=best,
     )
 
@@ -247,7 +242,7 @@ EVAL_GAP = Detector(
 
 def _dead_reward(view: View, memory: State) -> tuple[State, Finding | None]:
     rows = int(view.limit(DEAD_REWARD, "rows"))
-    for name in view.names():
+    for name in sorted(view.row.values):
         if not name.startswith(("reward.fn.", "reward.aux.")) or view.now(name) is None:
             continue
         series = view.series(name)
@@ -259,8 +254,7 @@ def _dead_reward(view: View, memory: State) -> tuple[State, Finding | None]:
                 series.last,
                 title="A reward function never changes",
                 evidence=f"{name} was {series.last:.3g} on all {series.n} rows.",
-                cause="a check that never matches, or that everything passes",
-                refutation="samples with different answers get different scores from it",
+                why=cause.DEAD_CHECK,
             )
     return memory, None
 

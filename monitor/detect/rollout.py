@@ -71,8 +71,7 @@ def _truncation(view: View, memory: State) -> tuple[State, Finding | None]:
         now,
         title="Most answers are cut at the length limit",
         evidence=evidence,
-        cause=str(why),
-        refutation=why.check,
+        why=why,
         baseline=before,
         limit=level if jumped else 0.8,
     )

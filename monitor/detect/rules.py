@@ -68,7 +68,6 @@ def describe_strain(view: View, detector: Detector, level: str, strain: Strain, 
         strain.value,
         title=title,
         evidence=evidence,
-        cause=str(why),
-        refutation=why.check,
+        why=why,
         baseline=strain.normal,
     )

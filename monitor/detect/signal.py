@@ -60,8 +60,7 @@ def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
             share,
             title="The prompts are solved: hardly a group is left with both outcomes",
             evidence=evidence,
-            cause="dataset solved: nearly every sample passes",
-            advice="Move to harder prompts, or stop here.",
+            why=cause.SOLVED,
             limit=floor,
         )
     why = _triage(view)
@@ -72,8 +71,7 @@ def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
         share,
         title="Almost no sample carries a learning signal",
         evidence=evidence,
-        cause=str(why),
-        refutation=why.check,
+        why=why,
         limit=floor,
     )
 
@@ -99,9 +97,9 @@ def _triage(view: View) -> cause.Cause:
     if (view.now("len.truncated_frac") or 0.0) > 0.5:
         return cause.LENGTH_CAP
     if (view.now("env.error_frac") or 0.0) > 0.2 or (view.now("env.tool_fail_frac") or 0.0) > 0.5:
-        return cause.VERIFIER
+        return cause.ENVIRONMENT
     likely = cause.likely(view)
-    return cause.NO_CONTRAST if likely is cause.OVER_TRAINED else likely
+    return cause.NO_CONTRAST if likely is cause.DRIFTED else likely
 
 
 NO_SIGNAL = Detector(
@@ -140,8 +138,7 @@ def _all_fail(view: View, memory: State) -> tuple[State, Finding | None]:
         title="Most groups fail completely",
         evidence=f"{now:.0%} of the groups have no passing sample, {level:.0%} or more on {over} of the last {len(window)} rows; "
         f"it was {before:.0%}.",
-        cause=str(why),
-        refutation=why.check,
+        why=why,
         baseline=before,
         limit=level,
     )
@@ -176,8 +173,7 @@ def _huge_advantage(view: View, memory: State) -> tuple[State, Finding | None]:
         now,
         title="One advantage dwarfs the others",
         evidence=f"The largest advantage is {now:.4g}, {now / usual:.0f} times its median {usual:.3g}.",
-        cause="division by a group spread of nearly zero",
-        refutation="the spread of that sample's group is not near zero",
+        why=cause.ZERO_SPREAD,
         baseline=usual,
         limit=factor * usual,
     )

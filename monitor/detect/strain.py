@@ -58,9 +58,11 @@ CHANNELS: tuple[Channel, ...] = (
     Channel("rep.top1_share", "repetition", "linear", +1, 0.08, 0.01),
     _log("iw.ess", "weights", -1, 1.6, 1e-2),
     Channel("iw.mean", "weights", "offset", +1, 0.2, 0.05),
-    _log("mismatch.kl.k3", "mismatch", +1, 3.0, 1e-3),
-    _log("mismatch.logp_absdiff.mean", "mismatch", +1, 2.0, 1e-3),
+    _log("mismatch.kl.k3", "mismatch", +1, 3.0, 5e-3),
+    _log("mismatch.logp_absdiff.mean", "mismatch", +1, 2.0, 5e-3),
     _log("opt.grad_norm", "grad", +1, 4.0, 0.0),
+    Channel("env.error_frac", "environment", "linear", +1, 0.15, 0.02),
+    Channel("env.tool_fail_frac", "environment", "linear", +1, 0.15, 0.02),
 )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from monitor.detect import history
+from monitor.detect.cause import Cause
 from monitor.detect.contract import Context, Detector, Finding, Row
 from monitor.detect.history import Series
+from monitor.detect.knobs import named
 from monitor.detect.outcome import Outcome
 from monitor.detect.strain import Strain, held, onset
 
@@ -18,24 +18,20 @@ TASK_FALLBACKS = ("reward.task.mean", "reward.pass_rate", "reward.total.mean")
 
 
 class View:
-    """A row in its run. Cheap to make: series are looked up when asked for and remembered for the other detectors of the row."""
+    """A row in its run: this row, the judged series up to it, what is strained and how the task stands."""
 
-    __slots__ = ("_cache", "_history", "_steps", "bits", "context", "outcome", "row", "strains")
+    __slots__ = ("_series", "_steps", "bits", "context", "outcome", "row", "strains")
 
-    def __init__(self, row: Row, context: Context, kept: Mapping[str, Any], steps: Sequence[int] = ()) -> None:
+    def __init__(self, row: Row, context: Context, series: Mapping[str, Series], steps: Sequence[int]) -> None:
         self.row, self.context = row, context
-        self._history, self._steps = kept, steps
-        self._cache: dict[str, Series] = {}
+        self._series, self._steps = series, steps
         self.strains: Mapping[str, Strain] = {}
         self.bits: Mapping[str, int] = {}
         self.outcome: Outcome | None = None
 
     def series(self, name: str) -> Series:
-        """The history of ``name`` including this row; empty when it was never logged."""
-        found = self._cache.get(name)
-        if found is None:
-            found = self._cache[name] = history.series(self._history, name)
-        return found
+        """The history of ``name`` including this row; empty when it was never logged or is not judged."""
+        return self._series[name]
 
     def now(self, name: str) -> float | None:
         """This row's finite value of ``name``, or None: absent, NaN and infinity are all no value."""
@@ -44,30 +40,7 @@ class View:
 
     def first_logged(self, *names: str) -> Series:
         """The first of ``names`` that this run logs; an empty series called after the first name when it logs none."""
-        for name in names:
-            if self._history.get(name) is not None:
-                return self.series(name)
-        return history.empty(names[0])
-
-    def names(self) -> list[str]:
-        """Every remembered series, in a fixed order."""
-        return sorted(self._history)
-
-    @property
-    def resumed(self) -> bool:
-        """Whether the step counter went backwards within the last three rows: the first rows after a resume are unusual by themselves."""
-        steps = self._steps[-4:]
-        return any(b < a for a, b in itertools.pairwise(steps))
-
-    @property
-    def task(self) -> Series:
-        """The task reward: the declared series, else the best stand-in that was logged."""
-        return self.first_logged(self.context.task, *TASK_FALLBACKS)
-
-    @property
-    def aux(self) -> list[Series]:
-        """The auxiliary rewards that were logged."""
-        return [found for name in self.context.aux if (found := self.series(name)).n]
+        return next((found for name in names if (found := self._series[name]).n), self._series[names[0]])
 
     def held(self, group: str, of: int) -> int:
         """On how many of the latest ``of`` judged rows ``group`` was strained."""
@@ -84,6 +57,21 @@ class View:
             return self.row.step
         return self._steps[max(0, len(self._steps) - 1 - rows_ago)]
 
+    @property
+    def resumed(self) -> bool:
+        """Whether the step counter went backwards within the last three rows: the first rows after a resume are unusual by themselves."""
+        return any(b < a for a, b in itertools.pairwise(self._steps[-4:]))
+
+    @property
+    def task(self) -> Series:
+        """The task reward: the declared series, else the best stand-in that was logged."""
+        return self.first_logged(self.context.task, *TASK_FALLBACKS)
+
+    @property
+    def aux(self) -> list[Series]:
+        """The auxiliary rewards that were logged."""
+        return [found for name in self.context.aux if (found := self.series(name)).n]
+
     def limit(self, detector: Detector, name: str) -> float:
         """The threshold ``name`` of ``detector``: the context's override or the default."""
         override = self.context.limits.get(detector.id, {}).get(name)
@@ -97,14 +85,15 @@ class View:
         severity: str,
         metric: str,
         value: float,
+        *,
         title: str,
         evidence: str,
-        cause: str,
-        advice: str | None = None,
-        refutation: str = "",
+        why: Cause,
         baseline: float | None = None,
         limit: float | None = None,
     ) -> Finding:
+        """A finding on this row; cause, advice (with the settings' names in the run's framework) and refutation are those of ``why``."""
+        framework = self.context.framework or self.context.config.get("framework")
         return Finding(
             detector=detector.id,
             severity=severity,
@@ -112,10 +101,10 @@ class View:
             metric=metric,
             title=title,
             evidence=evidence,
-            cause=cause,
-            advice=detector.remedy if advice is None else advice,
+            cause=str(why),
+            advice=why.remedy + named(why.knobs, framework if isinstance(framework, str) else None),
             value=value,
             baseline=baseline,
             limit=limit,
-            refutation=refutation,
+            refutation=why.check,
         )
