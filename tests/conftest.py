@@ -16,6 +16,16 @@ from pathlib import Path
 import pytest
 
 _numbers = itertools.count(1)
+_THROWAWAY = {
+    "max_connections": "200",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "1h",
+    "autovacuum": "off",
+    "jit": "off",
+}
+"""Copying a database takes a seventh of the time without a full write-ahead log."""
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +52,7 @@ def postgres() -> Iterator[str]:
 
     folder = Path(tempfile.mkdtemp(prefix="vitals-"))
     folder.chmod(0o755)
-    server = embedded.start(folder, durable=False, options={"max_connections": "200"})
+    server = embedded.start(folder, durable=False, options=_THROWAWAY)
     yield server.cluster.database_url("postgres")
     server.stop()
     shutil.rmtree(folder)

@@ -63,11 +63,14 @@ class Guard:
         if self._token is None or bearer or _is_open(connection.scope["path"]) or is_session(connection.cookies.get(COOKIE, ""), self._token):
             return None
         if "text/html" in headers.get("accept", "") and connection.scope.get("method") == "GET":
-            return RedirectResponse(f"/login?next={quote(connection.url.path)}", 303)
+            return RedirectResponse(f"/login?next={quote(connection.scope['path'])}", 303)
         return _error(401, "This collector needs its token: send 'Authorization: Bearer ...' (VITALS_TOKEN).", {"WWW-Authenticate": "Bearer"})
 
     def _is_ours(self, host: str) -> bool:
-        name = urlsplit(f"//{host}").hostname or ""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
         return is_loopback(name) or name in self._known_hosts
 
     async def _session(self, request: Request, token: str) -> Response | None:
@@ -136,7 +139,7 @@ def _same_site(headers: Headers) -> bool:
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    return origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
 
 
 def _is_open(path: str) -> bool:

@@ -71,43 +71,43 @@ async def test_bare_nan_tokens_are_numbers(client: httpx.AsyncClient, engine: As
         assert str((await connection.scalars(select(point.c.vals))).one()) == "[nan, -inf, inf]"
 
 
-@pytest.mark.parametrize(
-    ("bad", "field", "reason"),
-    [
-        (row("five"), "step", "int"),
-        (row(1.5), "step", "int"),
-        (row(None), "step", "int"),
-        (row(True), "step", "int"),
-        (row(-1), "step", "negative"),
-        (row(2**63), "step", "at most"),
-        (row(10**30), "step", "at most"),
-        (row(loss="abc"), "values.loss", "not a number"),
-        (row(ok=1, loss=[1]), "values.loss", "number"),
-        (row(loss=True), "values.loss", "number"),
-        (row(loss={}), "values.loss", "number"),
-        (row(loss=10**400), "values.loss", "too large"),
-        (row(**{"x" * 10_000: 1}), f"values.{'x' * 40}", "10000 characters"),
-        (row(**{f"m{i}": 1 for i in range(2001)}), "values", "at most 2000"),
-        ({"step": 1, "at": 1.0, "values": {}}, "values", "empty"),
-        ({"step": 1, "at": 1.0}, "values", "missing"),
-        ({"at": 1.0, "values": {"a": 1}}, "step", "missing"),
-        ({"step": 1, "at": "now", "values": {"a": 1}}, "at", "float"),
-        ({"step": 1, "at": 1.7e12, "values": {"a": 1}}, "at", "seconds"),
-        ({"step": 1, "at": 1.0, "values": [1]}, "values", "object"),
-        ({"step": 1, "at": 1.0, "values": {"a": 1}, "hists": {"adv.hist": [1, "x"]}}, "hists.adv.hist", "int"),
-        ("row", "body", "object"),
-        (None, "body", "object"),
-    ],
-)
-async def test_a_bad_row_is_refused_by_name_and_the_good_ones_are_kept(client: httpx.AsyncClient, bad: Any, field: str, reason: str) -> None:
-    answer = await post(client, batch(row(10), bad, row(11)))
-    assert answer.status_code == 200
-    ack = answer.json()
-    assert ack["accepted"] == 2
-    (refusal,) = ack["refused"]
-    assert (refusal["kind"], refusal["index"]) == ("row", 1)
-    assert refusal["field"].startswith(field)
-    assert reason in refusal["reason"]
+BAD_ROWS: list[tuple[Any, str, str]] = [
+    (row("five"), "step", "int"),
+    (row(1.5), "step", "int"),
+    (row(None), "step", "int"),
+    (row(True), "step", "int"),
+    (row(-1), "step", "negative"),
+    (row(2**63), "step", "at most"),
+    (row(10**30), "step", "at most"),
+    (row(loss="abc"), "values.loss", "not a number"),
+    (row(ok=1, loss=[1]), "values.loss", "number"),
+    (row(loss=True), "values.loss", "number"),
+    (row(loss={}), "values.loss", "number"),
+    (row(loss=10**400), "values.loss", "too large"),
+    (row(**{"x" * 10_000: 1}), f"values.{'x' * 40}", "10000 characters"),
+    (row(**{f"m{i}": 1 for i in range(2001)}), "values", "at most 2000"),
+    ({"step": 1, "at": 1.0, "values": {}}, "values", "empty"),
+    ({"step": 1, "at": 1.0}, "values", "missing"),
+    ({"at": 1.0, "values": {"a": 1}}, "step", "missing"),
+    ({"step": 1, "at": "now", "values": {"a": 1}}, "at", "float"),
+    ({"step": 1, "at": 1.7e12, "values": {"a": 1}}, "at", "seconds"),
+    ({"step": 1, "at": 1.0, "values": [1]}, "values", "object"),
+    ({"step": 1, "at": 1.0, "values": {"a": 1}, "hists": {"adv.hist": [1, "x"]}}, "hists.adv.hist", "int"),
+    ("row", "body", "object"),
+    (None, "body", "object"),
+]
+
+
+async def test_each_bad_row_is_refused_by_name_and_the_good_ones_are_kept(client: httpx.AsyncClient) -> None:
+    for number, (bad, field, reason) in enumerate(BAD_ROWS):
+        answer = await post(client, batch(row(2 * number), bad, row(2 * number + 1)))
+        assert answer.status_code == 200
+        ack = answer.json()
+        assert ack["accepted"] == 2, bad
+        (refusal,) = ack["refused"]
+        assert (refusal["kind"], refusal["index"]) == ("row", 1)
+        assert refusal["field"].startswith(field)
+        assert reason in refusal["reason"]
 
 
 async def test_refusals_keep_their_place_when_two_stages_refuse(client: httpx.AsyncClient) -> None:
@@ -116,33 +116,33 @@ async def test_refusals_keep_their_place_when_two_stages_refuse(client: httpx.As
     assert sorted(one["index"] for one in ack["refused"]) == [0, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("message", "status", "field"),
-    [
-        (b"", 400, "body"),
-        (b"{", 400, "body"),
-        (b"\xff\xfe", 400, "body"),
-        (b'{"attempt": "\xff"}', 400, "body"),
-        (b"[" * 200_000, 400, "body"),
-        (b'{"a":' * 50_000, 400, "body"),
-        (b"[]", 400, "body"),
-        (b"null", 400, "body"),
-        (b'{"seq": ' + b"1" * 10_000 + b"}", 400, "body"),
-        ({"seq": 1}, 422, "attempt"),
-        ({"attempt": 5, "seq": 1}, 422, "attempt"),
-        ({"attempt": "a", "seq": "one"}, 422, "seq"),
-        ({"attempt": "a", "seq": 1, "rows": {}}, 422, "rows"),
-        ({"attempt": "a", "seq": 1, "rows": 5}, 422, "rows"),
-        ({"attempt": "a", "seq": 1, "dropped": {"rows": "many"}}, 422, "dropped.rows"),
-        (batch(*(row(i) for i in range(2001))), 422, "rows"),
-        ({"attempt": "zzz", "seq": 1}, 404, "attempt"),
-    ],
-)
-async def test_a_bad_batch_is_refused_with_a_sentence(client: httpx.AsyncClient, message: Any, status: int, field: str) -> None:
-    answer = await post(client, message)
-    assert (answer.status_code, answer.json()["field"]) == (status, field)
-    assert answer.json()["error"].endswith(".")
-    assert "Traceback" not in answer.text
+BAD_BATCHES: list[tuple[Any, int, str]] = [
+    (b"", 400, "body"),
+    (b"{", 400, "body"),
+    (b"\xff\xfe", 400, "body"),
+    (b'{"attempt": "\xff"}', 400, "body"),
+    (b"[" * 200_000, 400, "body"),
+    (b'{"a":' * 50_000, 400, "body"),
+    (b"[]", 400, "body"),
+    (b"null", 400, "body"),
+    (b'{"seq": ' + b"1" * 10_000 + b"}", 400, "body"),
+    ({"seq": 1}, 422, "attempt"),
+    ({"attempt": 5, "seq": 1}, 422, "attempt"),
+    ({"attempt": "a", "seq": "one"}, 422, "seq"),
+    ({"attempt": "a", "seq": 1, "rows": {}}, 422, "rows"),
+    ({"attempt": "a", "seq": 1, "rows": 5}, 422, "rows"),
+    ({"attempt": "a", "seq": 1, "dropped": {"rows": "many"}}, 422, "dropped.rows"),
+    (batch(*(row(i) for i in range(2001))), 422, "rows"),
+    ({"attempt": "zzz", "seq": 1}, 404, "attempt"),
+]
+
+
+async def test_each_bad_batch_is_refused_with_a_sentence(client: httpx.AsyncClient) -> None:
+    for message, status, field in BAD_BATCHES:
+        answer = await post(client, message)
+        assert (answer.status_code, answer.json()["field"]) == (status, field), answer.text
+        assert answer.json()["error"].endswith(".")
+        assert "Traceback" not in answer.text
     assert (await post(client, batch(row(1)))).json()["accepted"] == 1
 
 
@@ -154,9 +154,8 @@ async def test_an_unknown_run_is_told_to_start(client: httpx.AsyncClient) -> Non
         assert "/api/v1/runs" in answer.json()["error"]
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
+async def test_each_bad_start_names_its_field(client: httpx.AsyncClient) -> None:
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"signal": 5}, "signal"),
         ({"signal": "x"}, "signal"),
         ({"config": []}, "config"),
@@ -164,11 +163,10 @@ async def test_an_unknown_run_is_told_to_start(client: httpx.AsyncClient) -> Non
         ({"run": "a/b"}, "run"),
         ({"started_at": float("nan")}, "started_at"),
         ({"started_at": None}, "started_at"),
-    ],
-)
-async def test_a_bad_start_names_its_field(client: httpx.AsyncClient, change: dict[str, Any], field: str) -> None:
-    answer = await client.post("/api/v1/runs", content=json.dumps(START | change))
-    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    ]
+    for change, field in changes:
+        answer = await client.post("/api/v1/runs", content=json.dumps(START | change))
+        assert (answer.status_code, answer.json()["field"]) == (422, field), change
 
 
 async def test_a_bad_end_names_its_field(client: httpx.AsyncClient) -> None:

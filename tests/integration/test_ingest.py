@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from monitor.metrics import HISTOGRAM_BY_NAME
 from monitor.store import ingest
-from monitor.store.checks import BadField
 from monitor.store.tables import evaluation, event, hist, metric_set, point, rollout, run, segment
 from monitor.wire import Ack, Batch, Event, Rollout, Row, RunEnd, RunStart, Turn
 
@@ -109,13 +108,13 @@ async def test_two_posters_share_a_step(engine: AsyncEngine) -> None:
     assert (await send(engine, batch(row(1, a=1), row(1, b=2)))).accepted == 2
 
 
-@pytest.mark.parametrize("spelled", ["NaN", "Infinity", "-Infinity", "nan", "-inf"])
-async def test_non_finite_values_are_kept(engine: AsyncEngine, spelled: str) -> None:
+async def test_non_finite_values_are_kept(engine: AsyncEngine) -> None:
     await begin(engine)
-    await send(engine, batch(row(1, a=spelled, b=None, c=1e308)))
-    stored = (await fetch(engine, select(point.c.vals)))[0].vals
-    assert repr(stored[0]) == repr(float(spelled))
-    assert stored[1:] == [None, 1e308]
+    spelled = ["NaN", "Infinity", "-Infinity", "nan", "-inf"]
+    await send(engine, batch(*(row(step, a=one, b=None, c=1e308) for step, one in enumerate(spelled))))
+    stored = [one.vals for one in await fetch(engine, select(point.c.vals).order_by(point.c.step))]
+    assert [repr(vals[0]) for vals in stored] == [repr(float(one)) for one in spelled]
+    assert all(vals[1:] == [None, 1e308] for vals in stored)
 
 
 async def test_rows_may_come_in_any_order(engine: AsyncEngine) -> None:
@@ -274,29 +273,6 @@ async def test_the_unknown_is_told_to_start_again(engine: AsyncEngine) -> None:
     with pytest.raises(ingest.UnknownRun, match="post its start") as caught:
         await send(engine, batch(row(1, a=1), attempt="zzz"))
     assert caught.value.field == "attempt"
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"run": "a/b"}, "run"),
-        ({"run": ""}, "run"),
-        ({"run": ".."}, "run"),
-        ({"run": "x" * 201}, "run"),
-        ({"attempt": "a\0"}, "attempt"),
-        ({"name": ""}, "name"),
-        ({"project": "x" * 300}, "project"),
-        ({"signal": "vibes"}, "signal"),
-        ({"accepts": ["explode"]}, "accepts"),
-        ({"started_at": -1.0}, "started_at"),
-        ({"aux_rewards": ["ok", ""]}, "aux_rewards"),
-        ({"config": {"a": [[]] * 3, "b": __import__("functools").reduce(lambda tree, _: [tree], range(80), [])}}, "config"),
-    ],
-)
-async def test_a_wrong_start_names_its_field(connection: AsyncConnection, change: dict[str, Any], field: str) -> None:
-    with pytest.raises(BadField) as caught:
-        await ingest.start_run(connection, replace(START, **change))
-    assert caught.value.field.split(".")[0] == field
 
 
 async def test_sequences_have_no_gap_under_concurrent_posters(engine: AsyncEngine) -> None:
