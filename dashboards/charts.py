@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from monitor.metrics import CATALOGUE, HISTOGRAM_BY_NAME, ORGANS, describe
@@ -33,10 +33,11 @@ QUESTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One series of a chart and what its legend calls it."""
+    """One series of a chart and what its legend calls it. ``beside`` lines get an axis of their own where their scale would flatten the others."""
 
     metric: str
     label: str
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,11 @@ def charts_for(names: Sequence[str], histograms: Sequence[str] = (), *, task: st
     for group in _GROUPS:
         lines = [Line(metric, label) for metric, label in group.lines if metric in left]
         if group.id == "reward-components":
-            lines = [Line(name, name) for name in (task, *aux) if name in left and name not in dict(group.lines)] + lines
+            lines = _rewards(left, dict(group.lines), task, aux)
         for prefix in group.prefixes:
             known = {line.metric for line in lines}
             parts = [name for name in left if name.startswith(prefix) and name not in known]
-            lines += [Line(name, name.removeprefix(prefix).removesuffix(".mean")) for name in parts]
+            lines += [Line(name, name.removeprefix(prefix).removesuffix(".mean"), group.id == "reward-components") for name in parts]
         lines = lines[:_MAX_LINES]
         if group.kind == "stack" and len(lines) == 2:
             lines = [Line(metric, label) for metric, label in group.lines]
@@ -149,6 +150,14 @@ def charts_for(names: Sequence[str], histograms: Sequence[str] = (), *, task: st
     charts += [_single(name) for name in left]
     charts += [_heat(name) for name in histograms if name in HISTOGRAM_BY_NAME]
     return sorted(charts, key=_place)
+
+
+def _rewards(names: Iterable[str], labels: dict[str, str], task: str | None, aux: Sequence[str]) -> list[Line]:
+    """The task first, then the verifier that is not trained on, then everything that only helps."""
+    known = set(names)
+    lines = [Line(task, task)] if task in known and task not in labels else []
+    lines += [Line(name, label, name not in ("reward.task.mean", "reward.audit.mean")) for name, label in labels.items() if name in known]
+    return lines + [Line(name, name, True) for name in aux if name in known and name not in labels and not name.startswith("reward.aux.")]
 
 
 def _place(chart: Chart) -> tuple[int, int, int, str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dashboards.charts import Chart
+from dashboards.charts import Chart, Line
+from dashboards.verdict import onset
 from monitor.store.queries import AlertView, EventView
 
 SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault")
@@ -18,11 +19,11 @@ SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault")
 
 def figure(chart: Chart) -> dict[str, Any]:
     """A chart without its data: one trace per line, in the order of the legend."""
-    return {"data": [_trace(chart, slot, line.metric, line.label) for slot, line in enumerate(chart.lines)], "layout": _layout(chart)}
+    return {"data": [_trace(chart, slot, line) for slot, line in enumerate(chart.lines)], "layout": _layout(chart)}
 
 
-def _trace(chart: Chart, slot: int, metric: str, label: str) -> dict[str, Any]:
-    trace: dict[str, Any] = {"name": label, "meta": {"metric": metric, "slot": slot}}
+def _trace(chart: Chart, slot: int, line: Line) -> dict[str, Any]:
+    trace: dict[str, Any] = {"name": line.label, "meta": {"metric": line.metric, "slot": slot, "beside": line.beside}}
     if chart.kind == "heat":
         return trace | {"type": "heatmap", "showscale": False, "zsmooth": False, "hoverongaps": False}
     trace |= {"type": "scatter", "mode": "lines", "connectgaps": False}
@@ -61,6 +62,7 @@ def _layout(chart: Chart) -> dict[str, Any]:
         "uirevision": chart.id,
         "xaxis": {"nticks": 6, "zeroline": False, "showgrid": False, "exponentformat": "SI", "ticks": "", "showspikes": True, "spikethickness": 1},
         "yaxis": yaxis,
+        "yaxis3": {**yaxis, "overlaying": "y", "side": "right", "showgrid": False, "visible": False},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
     }
 
@@ -77,7 +79,6 @@ def marks(alerts: Iterable[AlertView], events: Iterable[EventView] = ()) -> list
 
 def _band(alert: AlertView) -> dict[str, Any]:
     finding: Mapping[str, Any] = alert.finding
-    onset = finding.get("since_step")
     return {
         "kind": "alert",
         "severity": alert.severity,
@@ -85,7 +86,7 @@ def _band(alert: AlertView) -> dict[str, Any]:
         "moved": list(finding.get("moved") or ()),
         "organ": alert.organ,
         "title": finding.get("title") or alert.detector,
-        "onset": alert.opened_step if onset is None else min(onset, alert.opened_step),
+        "onset": onset(alert),
         "step": alert.opened_step,
         "end": alert.resolved_step,
         "limit": _finite(finding.get("limit")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from dash import html
@@ -63,14 +64,19 @@ def _sample(sample: RolloutView) -> Any:
     paid.append(html.Div([html.Dt("advantage"), html.Dd(number(sample.advantage))]))
     notes = [html.Span("cut by a limit", className="tag")] if sample.truncated else []
     if sample.group:
-        notes.append(html.Span(f"group {sample.group}", className="dim"))
+        notes.append(html.Span(sample.group, className="dim group", title=sample.group))
     head = html.Header([html.H3(sample.pick.capitalize()), *notes])
-    turns: list[Any] = [_turn(turn) for turn in sample.turns]
+    turns: list[Any] = [_speech(role, texts) for role, texts in _speeches(sample.turns)]
     if sample.shortened:
         turns.append(html.P(f"{sample.shortened:,} characters were cut to keep the sample small.", className="dim"))
     return html.Article([head, html.Dl(paid, className="paid"), html.Div(turns, className="turns")], className=f"card sample pick-{sample.pick}")
 
 
-def _turn(turn: dict[str, str]) -> Any:
-    role = turn.get("role", "agent")
-    return html.Div([html.H4(ROLES.get(role, role)), html.Pre(turn.get("text", ""), tabIndex=0)], className=f"turn role-{role}")
+def _speeches(turns: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
+    """Turns of the same role that follow each other, together."""
+    grouped = groupby(turns, key=lambda turn: turn.get("role", "agent"))
+    return [(role, [turn.get("text", "") for turn in group]) for role, group in grouped]
+
+
+def _speech(role: str, texts: Sequence[str]) -> Any:
+    return html.Div([html.H4(ROLES.get(role, role)), *(html.Pre(text) for text in texts)], className=f"turn role-{role}")

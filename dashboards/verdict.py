@@ -1,4 +1,4 @@
-"""The banner of a run: one sentence for the whole, one per organ, each with what proves it and what to do first."""
+"""The banner of a run: one sentence, what proves it and what to do first; then everything that went wrong in the order in which it began."""
 
 from __future__ import annotations
 
@@ -12,90 +12,99 @@ from dashboards.words import moment, number, pill
 from monitor.metrics import ORGANS, describe
 from monitor.store.queries import AlertView, RunView
 
-CALM = ("healthy", "solved")
-
 
 def banner(run: RunView, alerts: Sequence[AlertView]) -> list[Any]:
-    """The contents of the verdict's section. ``alerts`` are the run's, open ones first."""
+    """The contents of the verdict's section. ``alerts`` are all of the run's."""
     verdict = run.verdict
     state = verdict.get("state") or run.severity
-    open_alerts = [alert for alert in alerts if alert.open and alert.severity != "information"]
+    shown = sorted((alert for alert in alerts if alert.open and alert.severity != "information"), key=lambda alert: (onset(alert), alert.id))
+    leading = lead(shown, verdict.get("sentence", ""))
+    told = [_headline(run, state, verdict, leading)]
+    if len(shown) > 1:
+        told.append(_cascade(run, shown))
     organs: Mapping[str, Any] = verdict.get("organs") or {}
-    ill = [
-        name
-        for name in ORGANS
-        if any(alert.organ == name for alert in open_alerts) or organs.get(name, {}).get("state") in ("watch", "warning", "critical")
-    ]
-    calm = [name for name in ORGANS if name in organs and name not in ill]
-    told = [_headline(run, state, verdict)]
-    told += [_ill(name, organs.get(name, {}), [alert for alert in open_alerts if alert.organ == name]) for name in ill]
-    if calm:
+    ill = {alert.organ for alert in shown}
+    if calm := [name for name in ORGANS if name in organs and name not in ill]:
         told.append(html.Div([_calm(name, organs[name]) for name in calm], className="organs"))
     return told
 
 
-def _headline(run: RunView, state: str, verdict: Mapping[str, Any]) -> Any:
-    sentence = verdict.get("sentence") or (
-        "No row has been judged yet; is a worker running? `vitals work` starts one." if run.seq else "No row has arrived yet."
-    )
-    since = verdict.get("since_step")
-    behind = run.seq - run.judged_seq
-    notes = [html.Span(f"since step {since:,}")] if since is not None else []
+def onset(alert: AlertView) -> int:
+    """Where the condition began, by the detector's estimate, at the latest where the alert was opened."""
+    since = alert.finding.get("since_step")
+    return alert.opened_step if since is None else min(int(since), alert.opened_step)
+
+
+def lead(alerts: Sequence[AlertView], sentence: str = "") -> AlertView | None:
+    """The alert that speaks for a run: the one that ``sentence`` names, else of the most severe ones the one that was opened first."""
+    if named := [alert for alert in alerts if alert.finding.get("title") and sentence.startswith(alert.finding["title"])]:
+        return named[0]
+    for severity in ("critical", "warning", "watch"):
+        if found := [alert for alert in alerts if alert.severity == severity]:
+            return min(found, key=lambda alert: (alert.opened_step, alert.id))
+    return None
+
+
+def _headline(run: RunView, state: str, verdict: Mapping[str, Any], leading: AlertView | None) -> Any:
+    sentence = verdict.get("sentence") or ("No row has been judged yet; is a worker running?" if run.seq else "No row has arrived yet.")
+    notes: list[Any] = []
     if run.judged_at is not None:
         notes.append(html.Span(["judged ", moment(run.judged_at, age=True)]))
-    if behind > 0 and run.judged_seq:
-        notes.append(html.Span(f"{behind:,} rows not judged yet"))
-    return html.Div([pill(state), html.P(sentence, className="sentence"), html.Div(notes, className="dim notes")], className="headline")
+    if run.judged_seq and run.seq > run.judged_seq:
+        notes.append(html.Span(f"{run.seq - run.judged_seq:,} rows not judged yet"))
+    top = html.Div([pill(state), html.P(sentence, className="sentence"), html.Div(notes, className="dim notes")], className="headline-top")
+    return html.Div([top, *([facts(leading.finding)] if leading is not None else [])], className=f"headline edge-{state.replace(' ', '-')}")
 
 
-def _ill(organ: str, view: Mapping[str, Any], alerts: Sequence[AlertView]) -> Any:
-    state = view.get("state") or alerts[0].severity
-    if not alerts:
-        return html.Article([html.Header([pill(state), html.H3(TITLES[organ])]), html.P(view.get("sentence", ""))], className="ill")
-    return html.Div([_alert(organ, alert) for alert in alerts], className="ills")
+def _cascade(run: RunView, alerts: Sequence[AlertView]) -> Any:
+    """Every open alert as a bar from its onset to now, earliest first; each opens to its evidence."""
+    last = max(run.last_step or 0, *(alert.last_step for alert in alerts), 1)
+    return html.Div([html.H2("In the order it began"), *(_bar(alert, last) for alert in alerts)], className="cascade")
 
 
-def _alert(organ: str, alert: AlertView) -> Any:
-    finding = alert.finding
-    since = finding.get("since_step")
-    began = alert.opened_step if since is None else min(since, alert.opened_step)
-    return html.Article(
+def _bar(alert: AlertView, last: int) -> Any:
+    began = onset(alert)
+    left = min(98.0, 100 * began / last)
+    line = html.Summary(
         [
-            html.Header(
-                [
-                    pill(alert.severity),
-                    html.H3(finding.get("title") or alert.detector),
-                    html.Span(f"{TITLES.get(organ, organ)} · since step {began:,}", className="dim"),
-                ]
-            ),
-            facts(finding),
+            pill(alert.severity),
+            html.Span(alert.finding.get("title") or alert.detector, className="what"),
+            html.Span(TITLES.get(alert.organ, alert.organ), className="dim where"),
+            html.Span(html.Span(style={"left": f"{left:.1f}%"}), className="track", **{"aria-hidden": "true"}),
+            html.Span(["step ", html.B(f"{began:,}")], className="when"),
         ],
-        className=f"ill edge-{alert.severity}",
     )
+    jump = html.P(html.A(f"See the charts of {TITLES.get(alert.organ, alert.organ).lower()}", href=f"#organ-{alert.organ}"))
+    return html.Details([line, html.Div([facts(alert.finding), jump])], className=f"bar-row tone-{alert.severity}")
 
 
 def facts(finding: Mapping[str, Any]) -> Any:
-    """Evidence, likely cause, first remedy and, folded away, the numbers and what would refute the finding."""
-    rows = [
-        ("Evidence", finding.get("evidence")),
-        ("Likely cause", finding.get("cause")),
-        ("Do first", finding.get("advice")),
-        ("Would refute it", finding.get("refutation")),
-    ]
-    moved = [describe(name).title for name in finding.get("moved") or ()]
-    numbers = [
+    """Evidence and first remedy; folded away the likely cause, the numbers and what would refute the finding."""
+    front = [("Evidence", finding.get("evidence"), None), ("Likely cause", finding.get("cause"), None), ("Do first", finding.get("advice"), "remedy")]
+    told: list[Any] = [html.Div([html.Dt(label), html.Dd(_sentence(text))], className=name) for label, text, name in front if text]
+    more = _numbers(finding)
+    if finding.get("refutation"):
+        more.append(html.Div([html.Dt("Refuted if"), html.Dd(finding["refutation"])]))
+    parts: list[Any] = [html.Dl(told, className="facts")]
+    if more:
+        parts.append(html.Details([html.Summary("Numbers, and what would refute it"), html.Dl(more, className="facts")], className="more"))
+    return html.Div(parts, className="told-facts")
+
+
+def _numbers(finding: Mapping[str, Any]) -> list[Any]:
+    spans = [
         html.Span([label, " ", html.B(number(finding[key]))])
-        for key, label in (("value", "now"), ("baseline", "normal for this run"), ("limit", "limit"))
+        for key, label in (("value", "then"), ("baseline", "normal for this run"), ("limit", "limit"))
         if finding.get(key) is not None
     ]
-    if moved:
-        numbers.append(html.Span(["also moved ", html.B(", ".join(moved[:4]))]))
-    told = [html.Div([html.Dt(label), html.Dd(text)], className="remedy" if label == "Do first" else None) for label, text in rows if text]
-    if numbers:
-        told.append(
-            html.Div([html.Dt(describe(finding["metric"]).title if finding.get("metric") else "Numbers"), html.Dd(numbers, className="numbers")])
-        )
-    return html.Dl(told, className="facts")
+    if moved := [describe(name).title for name in finding.get("moved") or ()]:
+        spans.append(html.Span(["also moved ", html.B(", ".join(moved[:4]))]))
+    title = describe(finding["metric"]).title if finding.get("metric") else "Numbers"
+    return [html.Div([html.Dt(title), html.Dd(spans, className="numbers")])] if spans else []
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _calm(organ: str, view: Mapping[str, Any]) -> Any:

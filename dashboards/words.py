@@ -21,6 +21,9 @@ SEVERITIES = {
     "ok": "Gone",
     "resolved": "Resolved",
 }
+FOLD = 16
+"""Groups with more settings than this are folded."""
+
 STATES = {"running": "Running", "finished": "Finished", "crashed": "Crashed", "killed": "Killed", "stopped": "Stopped"}
 
 
@@ -62,9 +65,18 @@ def empty(title: str, *rest: Any) -> Any:
 
 
 def pairs(values: Mapping[str, Any]) -> Any:
-    """Nested settings as a two-column list with dotted names."""
-    rows = [html.Div([html.Dt(name), html.Dd(text)]) for name, text in flatten(values)]
-    return html.Dl(rows, className="pairs") if rows else html.P("Nothing was logged.", className="dim")
+    """Nested settings as a two-column list with dotted names; a large group (installed packages) is folded."""
+    large = {name: value for name, value in values.items() if isinstance(value, Mapping) and len(flatten(value)) > FOLD}
+    plain = flatten({name: value for name, value in values.items() if name not in large})
+    parts: list[Any] = [_list(plain)] if plain else []
+    for name, value in sorted(large.items()):
+        rows = flatten(value)
+        parts.append(html.Details([html.Summary(f"{name} ({len(rows)})"), _list(rows)], className="more"))
+    return html.Div(parts) if parts else html.P("Nothing was logged.", className="dim")
+
+
+def _list(rows: list[tuple[str, str]]) -> Any:
+    return html.Dl([html.Div([html.Dt(name), html.Dd(text)]) for name, text in rows], className="pairs")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

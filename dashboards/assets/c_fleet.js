@@ -43,12 +43,12 @@
     const bad = (found.bad || []).slice(0, 20).map(([x]) => `<path class="bad" d="M${(px(x) - 2).toFixed(1)} 2l4 4m0-4l-4 4"/>`).join("");
     const value = finite.length ? v.brief(finite.at(-1)) : found.bad ? found.bad.at(-1)[1] : "–";
     const words = finite.length ? `${label} ${value}, from ${v.number(finite[0])}` : `${label}: no finite value`;
-    return `<svg class="spark" viewBox="0 0 ${w} ${h}" width="${w}" height="${h}" role="img" aria-label="${v.escape(words)}"><path d="${path}"/>${bad}</svg><span class="last">${v.escape(value)}</span>`;
+    return `<svg class="spark" preserveAspectRatio="xMinYMid meet" viewBox="0 0 ${w} ${h}" width="${w}" height="${h}" role="img" aria-label="${v.escape(words)}"><path d="${path}"/>${bad}</svg><span class="last">${v.escape(value)}</span>`;
   }
 
   function speed(run) {
     if (!run.speed) return "–";
-    return run.speed < 1 ? `${v.number(1 / run.speed)} s/step` : `${v.number(run.speed)} steps/s`;
+    return run.speed < 1 ? `${v.brief(1 / run.speed)} s/step` : `${v.brief(run.speed)} steps/s`;
   }
 
   const state = (run) => (run.state === "running" ? "" : `<span class="state state-${v.escape(run.state)}">${v.escape(run.state)}</span>`);

@@ -161,6 +161,7 @@ vitals.charts = (function () {
       const bad = [];
       const zeros = [];
       this.log = this.spec.figure.layout.yaxis.type === "log" && this.decades(view) > 1.3;
+      this.beside = this.apart(view);
       const single = this.spec.figure.data.length === 1 && view.runs.length === 1;
       for (const [order, run] of view.runs.entries()) {
         for (const template of this.spec.figure.data) {
@@ -211,9 +212,18 @@ vitals.charts = (function () {
       return high > 0 ? Math.log10(high / low) : 0;
     }
 
+    /** Whether the lines that only stand beside the others would flatten them: then they get the axis on the right. */
+    apart(view) {
+      const size = (beside) => Math.max(0, ...view.runs.flatMap((run) => this.spec.figure.data.filter((t) => Boolean(t.meta.beside) === beside && !this.off.has(t.meta.slot))
+        .flatMap((t) => Object.values(view.curves(run, t.meta.metric) || {}).flatMap((curve) => curve.y.reduce((most, y) => (y != null && Math.abs(y) > most ? Math.abs(y) : most), 0)))));
+      const [own, other] = [size(false), size(true)];
+      return own > 0 && other > 3 * own;
+    }
+
     trace(view, run, template, curve, more) {
       const { meta, ...plain } = template;
       const y = this.log ? curve.y.map((value) => (value > 0 ? value : null)) : curve.y;
+      if (this.beside && meta.beside) plain.yaxis = "y3";
       return { ...plain, connectgaps: Boolean(this.log), x: curve.x.map((step) => view.toX(run, step)), y, customdata: curve.x, hovertemplate: this.hover(), ...more };
     }
 
@@ -223,11 +233,11 @@ vitals.charts = (function () {
     strokes(view, run, template, curve, name, colour, dash, single) {
       const drawn = [];
       const short = curve.x.length < 40 && this.spec.kind !== "stack";
-      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : 1.8, dash }, mode: curve.x.length === 1 ? "markers" : short ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
+      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : 1.8, dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
       if (this.spec.kind === "stack") return [this.trace(view, run, template, curve, { ...look, mode: "lines", fillcolor: veil(colour, 0.55), stackgroup: `all${run}` })];
       const x = curve.x.map((step) => view.toX(run, step));
       if (curve.low && (single || view.smooth < 2)) {
-        const edge = { type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip", showlegend: false, connectgaps: false };
+        const edge = { yaxis: this.beside && template.meta.beside ? "y3" : "y", type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip", showlegend: false, connectgaps: false };
         drawn.push({ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: veil(colour, single ? 0.2 : 0.12) });
       }
       if (view.smooth > 1) {
@@ -245,6 +255,12 @@ vitals.charts = (function () {
       layout.hoverlabel = { bgcolor: c.surface, bordercolor: c.border, font: { color: c.text, size: 12 } };
       layout.datarevision = view.revision;
       if (layout.yaxis.type === "log" && !this.log) { layout.yaxis.type = "linear"; delete layout.yaxis.dtick; }
+      if (this.beside) {
+        layout.yaxis3.visible = true;
+        layout.margin.r = 40;
+        layout.yaxis3.title = { text: "auxiliary and total", font: { size: 10 }, standoff: 4 };
+      }
+      this.card.querySelectorAll(".legend [data-slot]").forEach((button, slot) => button.classList.toggle("beside", Boolean(this.beside && this.spec.figure.data[slot].meta.beside)));
       const { shapes, annotations } = this.marks(view, c);
       layout.shapes = shapes;
       layout.annotations = annotations;
@@ -269,10 +285,10 @@ vitals.charts = (function () {
         if (own || mark.moved.some((name) => this.metrics.includes(name))) {
           shapes.push({ type: "rect", ...tall, x0: x(mark.onset), x1: x(mark.end ?? Math.max(view.lastStep, mark.step)), fillcolor: veil(colour, own ? 0.14 : 0.07), line: { width: 0 } });
         }
-        if (own || mark.severity === "critical") {
+        if (own || mark === view.first) {
           shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(colour, own ? 0.95 : 0.45), width: own ? 1.5 : 1, dash: own ? "solid" : "dash" } });
         }
-        if (own && mark.limit != null && this.metrics.length <= 3 && !(this.log && mark.limit <= 0)) {
+        if (own && mark.limit != null && this.metrics.length <= 3 && !this.beside && !(this.log && mark.limit <= 0)) {
           shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: mark.limit, y1: mark.limit, layer: "below", line: { color: veil(colour, 0.7), width: 1, dash: "dash" } });
         }
       }

@@ -72,6 +72,7 @@
       if (text === this.marksText) return false;
       this.marksText = text;
       this.marks = JSON.parse(text);
+      this.first = this.marks.filter((mark) => mark.severity === "critical").sort((a, b) => a.step - b.step)[0];
       this.badge();
       return true;
     }

@@ -16,7 +16,7 @@ from monitor.store import queries
 from monitor.store.queries import AlertView, Told
 
 SHOWN = (("open", "Open"), ("resolved", "Resolved"), ("", "All"))
-ARRIVED = {"sent": "arrived", "pending": "on its way", "failed": "did not arrive", "dead": "given up"}
+ARRIVED = {"sent": "arrived", "pending": "on its way", "refused": "did not arrive"}
 
 
 async def view(house: House, parts: list[str], query: Query) -> Any:
@@ -73,7 +73,7 @@ def _nothing(state: str) -> Any:
 
 def _chips(query: Query, key: str, choices: Sequence[tuple[str, str]], chosen: str) -> Any:
     links = [
-        dcc.Link(label, href="?" + urlencode({**query, key: value}), className="chip", **({"aria-current": "true"} if False else {}))
+        dcc.Link(label, href="?" + urlencode({**query, key: value}), className="chip")
         if value != chosen
         else html.Span(label, className="chip chosen", **{"aria-current": "true"})
         for value, label in choices

@@ -1,0 +1,77 @@
+"""A collector with its pages, served by uvicorn on a free port from a thread of its own, and a worker beside it on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+import uvicorn
+
+from dashboards.app import attach
+from monitor.api import app
+from monitor.deliver.channel import Channel
+from monitor.settings import Settings
+from monitor.store import database
+from monitor.wire import to_json
+from monitor.worker import Worker
+
+
+class Site:
+    """``with Site(database_url) as site: site.post(...)``; ``stop()`` and ``start()`` again keep the port."""
+
+    def __init__(self, database_url: str) -> None:
+        self.database_url = database_url
+        self.port = 0
+
+    def __enter__(self) -> Site:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        settings = Settings(port=self.port)
+        engine = database.create_engine(self.database_url, pool_size=4)
+        api = app.build(settings, engine)
+        attach(api, engine, settings)
+        self._server = uvicorn.Server(uvicorn.Config(api, port=self.port, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.02)
+            assert self._thread.is_alive(), "the server did not start"
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(15)
+
+    def post(self, path: str, message: Any) -> None:
+        """Sends one message of :mod:`monitor.wire`."""
+        request = urllib.request.Request(f"{self.url}/api/v1/{path}", to_json(message), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status < 300
+
+    def judge(self, channels: Sequence[Channel] = ()) -> None:
+        """Judges everything that has arrived and delivers everything that is due."""
+
+        async def work() -> None:
+            async with database.opened(self.database_url) as engine:
+                worker = Worker(engine, channels)
+                while await worker.evaluate():
+                    pass
+                for channel in channels:
+                    while await worker.deliver(channel):
+                        pass
+                    await channel.close()
+
+        asyncio.run(work())
