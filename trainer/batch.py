@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from trainer import advantages as adv
 from trainer import rewards
@@ -120,3 +121,25 @@ def with_advantages(config: Config, batch: Batch, token_rewards: Tensor | None =
         per_token = torch.where(mask, row[:, None], 0.0)
     batch.advantages = per_token
     return batch, returns
+
+
+def joined(a: Batch, b: Batch) -> Batch:
+    """Two batches as one, padded to the longer."""
+    width = max(a.ids.shape[1], b.ids.shape[1])
+
+    def stack(x: Tensor, y: Tensor, columns: int) -> Tensor:
+        return torch.cat([F.pad(t, (0, columns - t.shape[1])) for t in (x, y)])
+
+    return Batch(
+        stack(a.ids, b.ids, width),
+        stack(a.mask, b.mask, width - 1),
+        stack(a.behaviour, b.behaviour, width - 1),
+        stack(a.turn, b.turn, width - 1),
+        torch.cat([a.version, b.version]),
+        a.episodes + b.episodes,
+        a.verdicts + b.verdicts,
+        {name: a.components[name] + b.components[name] for name in a.components},
+        a.group + b.group,
+        torch.cat([a.total, b.total]),
+        stack(a.advantages, b.advantages, width - 1),
+    )

@@ -37,6 +37,7 @@ class Config:
     steps: int = 60
     # tasks and episodes
     mix: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(EASY, 1.0))
+    curriculum: str = "none"
     max_turns: int = 10
     max_length: int = 160
     history_leaks: bool = False

@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from monitor.client.batch_health import BatchHealth
 from monitor.client.guard import Guard, Policy, Recorder
-from monitor.client.logprob import chunked_logp_entropy
 from trainer import correction, losses, values
 from trainer.batch import Batch
 from trainer.config import Config
@@ -37,19 +36,6 @@ class Evaluation:
     old: Tensor
     ref: Tensor
     values: Tensor | None
-
-
-def logp_entropy(policy: nn.Module, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probability and entropy [N, T] of the trained tokens (0 elsewhere), and the hidden states [N, T, d] they were predicted from."""
-    hidden = policy(ids[:, :-1])
-    targets = ids[:, 1:]
-    if ids.device.type != "cpu":
-        logp, entropy = chunked_logp_entropy(hidden, policy.head, targets)
-        return torch.where(mask, logp, 0.0), torch.where(mask, entropy, 0.0), hidden
-    where = mask.nonzero(as_tuple=True)  # on a GPU this would wait for the device; there the masked positions are computed too
-    logp, entropy = chunked_logp_entropy(hidden[where], policy.head, targets[where])
-    empty = torch.zeros(mask.shape)
-    return empty.index_put(where, logp), empty.index_put(where, entropy), hidden
 
 
 def surrogate(config: Config, logp: Tensor, old: Tensor, advantage: Tensor, mask: Tensor) -> Surrogate:
@@ -120,8 +106,8 @@ class Learner:
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Evaluation:
         """What the update compares itself with."""
-        old, _, hidden = logp_entropy(self.policy, batch.ids, batch.mask)
-        ref, _, _ = logp_entropy(self.reference, batch.ids, batch.mask)
+        old, _, hidden = self.policy.evaluate(batch.ids, batch.mask)
+        ref, _, _ = self.reference.evaluate(batch.ids, batch.mask)
         return Evaluation(old, ref, self.value.predict(hidden, batch.ids) if self.value else None)
 
     def update(
@@ -159,7 +145,7 @@ class Learner:
     ) -> dict[str, Tensor]:
         ids, mask, advantage, behaviour = batch.ids[at], batch.mask[at], batch.advantages[at], batch.behaviour[at]
         old, ref = before.old[at], before.ref[at]
-        logp, entropy, hidden = logp_entropy(self.policy, ids, mask)
+        logp, entropy, hidden = self.policy.evaluate(ids, mask)
         weight, removed = self._correction(config, old, behaviour, mask)
         numbers: dict[str, Tensor] = {}
         if config.rule.surrogate == "sequence":
@@ -226,7 +212,7 @@ def observation_loss(policy: nn.Module, hidden: Tensor, ids: Tensor, mask: Tenso
     """
     targets = ids[:, 1:]
     observed = (targets != PAD_ID) & ~mask
-    logits = F.linear(hidden, policy.head)
+    logits = policy.logits(hidden)
     nll = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
     right = (logits.argmax(-1) == targets).to(nll.dtype)
     return {"env.metric.observation_nll": losses.token_mean(nll, observed), "env.metric.observation_accuracy": losses.token_mean(right, observed)}

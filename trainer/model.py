@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from monitor.client.logprob import chunked_logp_entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,29 @@ class Shape:
     layers: int = 2
     heads: int = 4
     length: int = 160
+
+
+class Evaluated(NamedTuple):
+    """``logp`` and ``entropy`` [N, T] of the marked tokens in nats (0 elsewhere) and ``hidden`` [N, T, d], from which they were predicted.
+
+    Column t stands for token t + 1.
+    """
+
+    logp: Tensor
+    entropy: Tensor
+    hidden: Tensor
+
+
+def evaluated(hidden: Tensor, head: Tensor, ids: Tensor, mask: Tensor) -> Evaluated:
+    """Score the tokens ``ids[:, 1:]`` [N, T] that ``mask`` [N, T] marks, from ``hidden`` [N, T, d] and the output matrix [vocabulary, d]."""
+    targets = ids[:, 1:]
+    if ids.device.type != "cpu":
+        logp, entropy = chunked_logp_entropy(hidden, head, targets)
+        return Evaluated(torch.where(mask, logp, 0.0), torch.where(mask, entropy, 0.0), hidden)
+    where = mask.nonzero(as_tuple=True)  # on a GPU this would wait for the device; there the other positions are computed too
+    logp, entropy = chunked_logp_entropy(hidden[where], head, targets[where])
+    empty = torch.zeros(mask.shape)
+    return Evaluated(empty.index_put(where, logp), empty.index_put(where, entropy), hidden)
 
 
 class Cache:
@@ -98,6 +125,14 @@ class TinyGPT(nn.Module):
             x = block(x)
         return self.norm(x)
 
+    def evaluate(self, ids: Tensor, mask: Tensor) -> Evaluated:
+        """Log-probability and entropy of the tokens that ``mask`` marks; see :class:`Evaluated`."""
+        return evaluated(self(ids[:, :-1]), self.head, ids, mask)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores [..., vocabulary] of the next token."""
+        return F.linear(hidden, self.head)
+
     def value(self, hidden: Tensor) -> Tensor:
         """Expected return [B, T] after each position."""
         return self.value_head(hidden).squeeze(-1)
@@ -116,4 +151,4 @@ class TinyGPT(nn.Module):
         for layer, block in enumerate(self.blocks):
             x = block(x, cache.memory[layer], cache.position)
         cache.position += 1
-        return F.linear(self.norm(x[:, 0]), self.head)
+        return self.logits(self.norm(x[:, 0]))

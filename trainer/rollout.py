@@ -68,44 +68,66 @@ class _Row:
         self.turn.append(self.episode.counts["turns"])
 
 
-@torch.no_grad()
-def rollout(
-    policy: Policy,
-    episodes: Sequence[Episode],
-    judge: Callable[[list[Candidate]], list[str]],
-    generator: torch.Generator,
-    *,
-    max_length: int,
-    device: torch.device,
-    temperature: float = 1.0,
-    version: int = 0,
-    hints: Sequence[Sequence[int]] | None = None,
-) -> Trajectories:
-    """Play ``episodes`` to their end with ``policy`` and return them in the same order.
+class Decoder:
+    """A batch of episodes in lockstep; :meth:`advance` gives every running row one more token.
 
     ``judge`` answers the agents' test turns. ``temperature`` divides the logits; the recorded log-probabilities are those of the tempered
-    distribution. ``hints`` are ids put before each prompt (a teacher that is told more than its student).
+    distribution. Several decoders may share a policy, each with its own cache: while one is down to its longest episodes, another one
+    keeps the processor busy.
     """
-    rows = [_Row(e, deque([*(hints[i] if hints else ()), TASK_ID, *encode(e.task.prompt), OBS_ID])) for i, e in enumerate(episodes)]
-    for row in rows:
-        row.push(row.queue.popleft(), False, 0.0)
-    alive = list(rows)
-    cache = policy.new_cache(len(rows))
-    current = torch.tensor([row.ids[-1] for row in rows], device=device)
-    while alive:
-        logits = policy.step(current, cache).float() / temperature
+
+    def __init__(
+        self,
+        policy: Policy,
+        episodes: Sequence[Episode],
+        judge: Callable[[list[Candidate]], list[str]],
+        generator: torch.Generator,
+        *,
+        max_length: int,
+        device: torch.device,
+        temperature: float = 1.0,
+        version: int = 0,
+    ) -> None:
+        self.policy, self.judge, self.generator = policy, judge, generator
+        self.max_length, self.device, self.temperature, self.version = max_length, device, temperature, version
+        self.rows = [_Row(e, deque([TASK_ID, *encode(e.task.prompt), OBS_ID])) for e in episodes]
+        for row in self.rows:
+            row.push(row.queue.popleft(), False, 0.0)
+        self.alive = list(self.rows)
+        self.cache = policy.new_cache(len(self.rows))
+
+    @property
+    def running(self) -> int:
+        """Number of episodes that have not ended."""
+        return sum(row.episode.stopped is None for row in self.rows)
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        """One more token for every running episode."""
+        current = torch.tensor([row.ids[-1] for row in self.alive], device=self.device)
+        logits = self.policy.step(current, self.cache).float() / self.temperature
         logp = torch.log_softmax(logits, dim=-1)
-        choice = torch.multinomial(logp.exp(), 1, generator=generator)
+        choice = torch.multinomial(logp.exp(), 1, generator=self.generator)
         chosen, chosen_logp = choice.squeeze(1).tolist(), logp.gather(1, choice).squeeze(1).tolist()
-        _advance(alive, chosen, chosen_logp, judge, max_length)
-        running = [i for i, row in enumerate(alive) if row.episode.stopped is None]
-        if len(running) < COMPACT_BELOW * len(alive):
-            alive = [alive[i] for i in running]
-            cache.keep(torch.tensor(running, device=device, dtype=torch.long))
-        elif not running:
-            break
-        current = torch.tensor([row.ids[-1] for row in alive], device=device)
-    return _padded(rows, version, device)
+        _advance(self.alive, chosen, chosen_logp, self.judge, self.max_length)
+        running = [i for i, row in enumerate(self.alive) if row.episode.stopped is None]
+        if len(running) < COMPACT_BELOW * len(self.alive):
+            self.alive = [self.alive[i] for i in running]
+            self.cache.keep(torch.tensor(running, device=self.device, dtype=torch.long))
+
+    def trajectories(self, first: int = 0, count: int | None = None) -> Trajectories:
+        """The ended episodes ``first`` to ``first + count`` (default: all)."""
+        return _padded(self.rows[first : None if count is None else first + count], self.version, self.device)
+
+
+def rollout(
+    policy: Policy, episodes: Sequence[Episode], judge: Callable[[list[Candidate]], list[str]], generator: torch.Generator, **how: Any
+) -> Trajectories:
+    """Play ``episodes`` to their end and return them in the same order; ``how`` as for :class:`Decoder`."""
+    decoder = Decoder(policy, episodes, judge, generator, **how)
+    while decoder.running:
+        decoder.advance()
+    return decoder.trajectories()
 
 
 def _advance(alive: list[_Row], chosen: list[int], logp: list[float], judge: Callable[[list[Candidate]], list[str]], max_length: int) -> None:

@@ -23,7 +23,7 @@ CACHE_SIZE = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``task`` and ``audit`` are 1 or 0; ``passed`` is the share of the configured tests that passed."""
+    """``task`` and ``audit`` are 1 or 0, and 0 for work that was never handed in; ``passed`` is the share of the configured tests that passed."""
 
     task: float
     passed: float
@@ -64,7 +64,8 @@ class Verifier:
                 letters = letters[:-1] + "F"
             if "flaky" in faults and Random(f"{seed}/{index}").random() < flaky_rate:
                 letters = "F" * len(letters)
-            verdicts.append(Verdict(float(set(letters) == {"P"}), letters.count("P") / len(letters), audit))
+            handed_in = float(episode.stopped == "submit")
+            verdicts.append(Verdict(handed_in * float(set(letters) == {"P"}), letters.count("P") / len(letters), handed_in * audit))
         return verdicts
 
     def close(self) -> None:
