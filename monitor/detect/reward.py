@@ -114,9 +114,10 @@ def _diverges(view: View, task: Series, aux: Series) -> str:
         if surely_a > least and flat and stats.kendall(task.x[-TREND_ROWS:]) < 2:
             return "gain"
     outcome = view.outcome
-    if outcome is not None and not outcome.rising and (outcome.dip or view.others("kl")) and _aux_move(aux) > 5 and cause.aux_surge(view) is not None:
-        return "surge"
-    return ""
+    if outcome is None or outcome.rising:
+        return ""
+    surging = _aux_move(aux) > 5 and cause.aux_surge(view) is not None
+    return "surge" if surging and (outcome.dip or view.others("kl")) else ""
 
 
 FAST_SHARE = 0.2

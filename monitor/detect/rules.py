@@ -18,10 +18,13 @@ SPIKY = ("kl", "grad")
 
 
 def support(view: View, *own: str) -> list[str]:
-    """What else is wrong on this row, as evidence: strained groups other than ``own`` and the task reward's dip."""
+    """What else is wrong on this row, as evidence: strained groups other than ``own``, the task reward's dip, and an auxiliary reward that
+    climbs while the length leaves its range."""
     found = [s.says() for s in view.others(*own)]
     if view.outcome is not None and view.outcome.dip:
         found.append(view.outcome.says())
+    if ("shorter" in own or "longer" in own) and (climbing := cause.aux_climb(view)) is not None:
+        found.append(f"{climbing} {view.series(climbing).last:.3g} and rising")
     return found
 
 
@@ -32,7 +35,7 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     others = view.others(*own)
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
-    signs = len(others) + dip
+    signs = len(support(view, *own))
     settled = view.held(group, 3) >= 2 or (group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
         return "watch" if settled else None
