@@ -30,7 +30,7 @@ from monitor.deliver.webhook import Webhook
 from monitor.detect.contract import Row
 from monitor.settings import Settings, SettingsError
 from monitor.store import deliveries, embedded, evaluation
-from monitor.store.database import DatabaseUnreachable, create_engine, reaching, require_current
+from monitor.store.database import DatabaseUnreachable, create_engine, require_current, transaction
 from monitor.store.deliveries import Due, Outcome, Sample
 from monitor.store.evaluation import Change, Claim, Item
 
@@ -88,14 +88,13 @@ class Worker:
         while not stop.is_set():
             pause = self.pace.idle_s
             try:
-                async with reaching(self.engine.url):
-                    pause = 0.0 if await work() else pause
+                pause = 0.0 if await work() else pause
                 missed = 0
                 self._reached()
             except DatabaseUnreachable as error:
                 self._lost(error)
                 missed += 1
-                pause = min(5.0, 0.2 * 2.0 ** min(missed, 6)) * (0.5 + random.random() / 2)
+                pause = min(2.0, 0.2 * 2.0 ** min(missed, 6)) * (0.5 + random.random() / 2)
             except Exception as error:
                 log.error("unexpected: %s", named(error))
                 pause = 1.0
@@ -116,7 +115,7 @@ class Worker:
         """Judges one run; False if none has anything unseen. A run that cannot be judged is put off and stops no other."""
         claimed: Claim | None = None
         try:
-            async with reaching(self.engine.url), self.engine.begin() as conn:
+            async with transaction(self.engine) as conn:
                 claimed = await evaluation.claim(conn)
                 if claimed is None:
                     return False
@@ -163,13 +162,13 @@ class Worker:
         wait = min(self.pace.retry_cap_s, self.pace.retry_s * 2.0 ** min(claimed.failures, 30))
         sentence = f"Evaluation failed: {named(error)}. Tried again in {wait:.0f} s; the rows are kept."
         log.error("run %s: %s", claimed.uid, sentence)
-        async with self.engine.begin() as conn:
+        async with transaction(self.engine) as conn:
             await evaluation.fail(conn, claimed, sentence, wait)
 
     async def deliver(self, channel: Channel) -> bool:
         """Sends what is due on a channel; False if nothing was."""
         self._due[channel.name].clear()
-        async with self.engine.begin() as conn:
+        async with transaction(self.engine) as conn:
             leased = await deliveries.lease(conn, channel.name, self.pace.sends, self.pace.lease_s, self.pace.policy.trip)
         await asyncio.gather(*(self._send(channel, due) for due in leased))
         return bool(leased)
@@ -184,7 +183,7 @@ class Worker:
         except Exception as error:
             outcome = failed(due, MessageRefused(named(error)), self.pace.policy, random.random())
             log.error("channel %s: a message could not be written: %s", due.channel, named(error))
-        async with self.engine.begin() as conn:
+        async with transaction(self.engine) as conn:
             await deliveries.record(conn, due, outcome)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 from typing import Any
 
 from monitor.cli import stack
+from monitor.cli.errors import CommandError
 from monitor.cli.parsers import command
 
 
@@ -25,8 +27,15 @@ VITALS_WEBHOOK_URL=https://me/hook VITALS_WEBHOOK_SECRET=whsec_... vitals work""
 
 def run(arguments: argparse.Namespace) -> int:
     from monitor import worker
+    from monitor.settings import SettingsError
+    from monitor.store.database import DatabaseError
+    from monitor.store.embedded import EmbeddedError
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("vitals").setLevel(logging.INFO)
     settings = stack.load_settings()
-    stack.require_database(settings)
-    asyncio.run(worker.run(settings))
+    try:
+        asyncio.run(worker.run(settings))
+    except (SettingsError, DatabaseError, EmbeddedError) as error:
+        raise CommandError(str(error)) from None
     return 0

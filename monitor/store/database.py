@@ -123,8 +123,10 @@ async def reaching(url: URL) -> AsyncIterator[None]:
     except OSError as error:  # a TimeoutError is one
         raise DatabaseUnreachable(f"No database answers at {place} ({_sentence(error)}); is the server running?") from error
     except DBAPIError as error:
+        if error.connection_invalidated:
+            raise DatabaseUnreachable(f"The connection to the database at {place} broke; is the server running?") from error
         # Without a statement it failed to connect, begin or end.
-        if error.statement is not None and not error.connection_invalidated and not _sqlstate(error).startswith(_CONNECTION_TROUBLE):
+        if error.statement is not None and not _sqlstate(error).startswith(_CONNECTION_TROUBLE):
             raise
         raise DatabaseUnreachable(f"The database at {place} turned us away: {_sentence(error)}.") from error
 
