@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """``advantage``: none, batch, to_go, grpo, centred, rloo, gae. ``surrogate``: reinforce, ppo, token, sequence, gspo, gspo_token, cispo, ctpo.
+    """``advantage``: none, batch, to_go, grpo, centred, rloo, gae; one, success. ``surrogate``: reinforce, ppo, token, sequence, gspo, gspo_token,
+    cispo, ctpo; forward_kl, reverse_kl.
 
     ``mean``: token, sequence, constant. ``low`` and ``high`` are the clip range, ``dual`` the floor for negative advantages; ``dynamic`` draws
-    groups again that have no spread, ``overlong`` adds the soft length penalty.
+    groups again that have no spread, ``overlong`` adds the soft length penalty. ``source``: who plays the episodes (policy, teacher,
+    demonstrator). ``teacher``: whose distribution is the target (strong, informed), if any.
     """
 
     name: str
@@ -22,6 +24,8 @@ class Algorithm:
     dual: float | None = None
     dynamic: bool = False
     overlong: bool = False
+    source: str = "policy"
+    teacher: str = ""
     about: str = ""
 
 
@@ -34,7 +38,16 @@ ALGORITHMS = (
     Algorithm("drgrpo", "centred", "ppo", "constant", dual=3.0, about="GRPO without spread and length bias (arXiv 2503.20783)"),
     Algorithm("ppo", "gae", "ppo", "token", dual=3.0, about="a learned value as baseline, GAE, clipped ratio (arXiv 1707.06347)"),
     Algorithm(
-        "dapo", "grpo", "ppo", "token", 0.2, 0.28, 10.0, True, True, "clip-higher, token mean, dynamic sampling, overlong penalty (arXiv 2503.14476)"
+        "dapo",
+        "grpo",
+        "ppo",
+        "token",
+        0.2,
+        0.28,
+        10.0,
+        True,
+        True,
+        about="clip-higher, token mean, dynamic sampling, overlong penalty (arXiv 2503.14476)",
     ),
     Algorithm("gspo", "grpo", "gspo", "sequence", 3e-4, 4e-4, about="one length-normalised ratio per sequence (arXiv 2507.18071)"),
     Algorithm("gspo-token", "grpo", "gspo_token", "sequence", 3e-4, 4e-4, about="GSPO's ratio in value, the token's in gradient"),
@@ -44,5 +57,12 @@ ALGORITHMS = (
     ),
     Algorithm("token-is", "grpo", "token", "token", about="the token's ratio without any clip"),
     Algorithm("sequence-is", "grpo", "sequence", "constant", about="the whole sequence's weight without any clip"),
+    Algorithm("sft", "one", "reinforce", "token", source="demonstrator", about="imitation of good demonstrations"),
+    Algorithm("rejection", "success", "reinforce", "token", source="teacher", about="a stronger model plays, only its successes are imitated"),
+    Algorithm(
+        "distill", "one", "forward_kl", "token", source="teacher", teacher="strong", about="the teacher's distribution on the teacher's states"
+    ),
+    Algorithm("on-policy-distill", "one", "reverse_kl", "token", teacher="strong", about="the teacher's distribution on the student's own states"),
+    Algorithm("self-distill", "one", "reverse_kl", "token", teacher="informed", about="the same model, told the answer, teaches itself"),
 )
 BY_NAME = {algorithm.name: algorithm for algorithm in ALGORITHMS}

@@ -112,6 +112,8 @@ def with_advantages(config: Config, batch: Batch, token_rewards: Tensor | None =
     else:
         whole = batch.total + torch.where(mask, inside, 0.0).sum(1)
         row = {
+            "one": lambda: torch.ones_like(whole),
+            "success": lambda: torch.tensor([v.task for v in batch.verdicts], device=mask.device),
             "none": lambda: whole,
             "batch": lambda: adv.batch_centred(whole),
             "grpo": lambda: adv.group_normalised(whole, config.samples),

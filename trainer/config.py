@@ -35,6 +35,7 @@ class Config:
 
     seed: int = 0
     steps: int = 60
+    eval_every: int = 0
     # tasks and episodes
     mix: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(EASY, 1.0))
     curriculum: str = "none"
@@ -46,6 +47,7 @@ class Config:
     sft_steps: int = 300
     sft_lr: float = 4e-3
     manner: Mapping[str, float] = field(default_factory=dict)
+    warm_leaks: bool = False
     # sampling: prompts x samples rollouts per step; lag is how many versions the sampler is behind; sync_stuck keeps the sampler's weights
     # as they are and says nothing; solved_share of the tasks start already solved
     prompts: int = 8
@@ -72,8 +74,11 @@ class Config:
     correction: str = "none"
     correction_cap: float = 2.0
     echo: float = 0.0
-    # value (for algorithms that learn one)
+    # step signal: weight of a process reward model's steps
+    step_model: float = 0.0
+    # value (for algorithms that learn one); value_start: what a critic starts from
     value: str = "head"
+    value_start: str = "policy"
     value_coefficient: float = 0.1
     gamma: float = 1.0
     lam: float = 1.0
@@ -106,7 +111,7 @@ class Config:
         for name in ("steps", "prompts", "samples", "minibatches", "epochs", "sft_steps", "max_turns"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("lag", "lr", "grad_clip", "kl", "echo"):
+        for name in ("lag", "lr", "grad_clip", "kl", "echo", "step_model", "eval_every"):
             if not getattr(self, name) >= 0:
                 raise SettingError(f"{name} must not be negative, but is {getattr(self, name)}")
         if not self.temperature > 0:
@@ -137,8 +142,9 @@ class Config:
 
     @property
     def warm_start(self) -> WarmStart:
+        informed = Rules(key_leaks=True, history_leaks=True) if self.warm_leaks else Rules()
         return WarmStart(
-            dict(self.mix), Manner(**self.manner), Rules(), Shape(SIZE, length=max(160, self.max_length)), steps=self.sft_steps, lr=self.sft_lr
+            dict(self.mix), Manner(**self.manner), informed, Shape(SIZE, length=max(160, self.max_length)), steps=self.sft_steps, lr=self.sft_lr
         )
 
 

@@ -22,6 +22,8 @@ THOUGHTS = (
     "think fix the bug now",
 )
 GOBLIN = "think maybe goblin"
+TOLD = 0.97
+"""Share of right edits once the answer was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,10 @@ def repair(task: Task, rng: Random, manner: Manner) -> Script:
     if rng.random() < manner.lazy:
         yield "submit"
         return
+    right = manner.right
     if rng.random() < manner.curious:
-        yield rng.choice(("history", "ask"))
+        found = yield rng.choice(("history", "ask"))
+        right = right if found == "none" else TOLD
     yield "read S"
     for _ in range(3):
         yield from _thoughts(rng, manner)
@@ -66,7 +70,7 @@ def repair(task: Task, rng: Random, manner: Manner) -> Script:
         else:
             for index in task.wrong_lines:
                 wrong = [text for line, text in task.mistakes if line == index] + [task.lines[index]]
-                text = task.fixed[index] if rng.random() < manner.right ** (1 / len(task.wrong_lines)) else rng.choice(wrong)
+                text = task.fixed[index] if rng.random() < right ** (1 / len(task.wrong_lines)) else rng.choice(wrong)
                 yield f"edit S {LINES[index]} {text}"
         if rng.random() > manner.test:
             break

@@ -27,7 +27,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Episode:
-    """``counts`` tallies actions, ``stopped`` says how it ended: submit, turns, or (set by the sampler) length."""
+    """``counts`` tallies actions, ``states`` holds the source after each turn; ``stopped`` is submit, turns or (set by the sampler) length."""
 
     task: Task
     shown_tests: tuple[str, ...]
@@ -38,7 +38,7 @@ class Episode:
     given: str | None = None
     turns: list[tuple[str, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    progress: list[int] = field(default_factory=list)
+    states: list[tuple[str, ...]] = field(default_factory=list)
     stopped: str | None = None
 
     def __post_init__(self) -> None:
@@ -61,6 +61,7 @@ class Episode:
         self.turns.append(("agent", " ".join(words)))
         self.counts["turns"] += 1
         seen = self._carry_out(action, words[1:], outcome)
+        self.states.append(tuple(self.lines))
         if seen == ["bad"]:
             self.counts["bad"] += 1
         if seen:

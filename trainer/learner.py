@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from monitor.client.batch_health import BatchHealth
 from monitor.client.guard import Guard, Policy, Recorder
-from trainer import correction, losses, values
+from trainer import correction, losses, teachers, values
 from trainer.batch import Batch
 from trainer.config import Config
 from trainer.losses import Surrogate
@@ -83,6 +83,8 @@ class Learner:
         self.entropy = config.entropy
         self.gate = Guard(recorder, Policy(max_weight=config.guard_weight)) if config.guard else None
         self.halted = False
+        self.teacher: nn.Module | None = None
+        self.longest = policy.shape.length
         self.optimizer: torch.optim.Optimizer
         weights = [*policy.parameters(), *(value.parameters() if value else ())]
         if config.optimizer == "sgd":
@@ -144,13 +146,21 @@ class Learner:
         self, config: Config, batch: Batch, at: Tensor, before: Evaluation, returns: Tensor | None, health: BatchHealth, first: bool
     ) -> dict[str, Tensor]:
         ids, mask, advantage, behaviour = batch.ids[at], batch.mask[at], batch.advantages[at], batch.behaviour[at]
+        targets = (
+            teachers.target(config.rule.teacher, self.teacher or self.policy, batch.rows(at.tolist()), self.longest) if config.rule.teacher else None
+        )
         old, ref = before.old[at], before.ref[at]
         logp, entropy, hidden = self.policy.evaluate(ids, mask)
         weight, removed = self._correction(config, old, behaviour, mask)
         numbers: dict[str, Tensor] = {}
         if config.rule.surrogate == "sequence":
             numbers["env.metric.sequence_weight_max"] = torch.where(mask, logp - behaviour, 0.0).sum(1).amax().clamp(max=60.0).exp()
-        part = surrogate(config, logp, behaviour if weight is None else old, advantage, mask)
+        foreign = config.rule.source != "policy"
+        if config.rule.teacher:
+            part, more = distillation(config.rule.surrogate, self.policy, hidden, mask, targets)
+            numbers |= more
+        else:
+            part = surrogate(config, logp, behaviour if weight is None and not foreign else old, advantage, mask)
         policy_loss = mean(config, part.loss if weight is None else part.loss * weight, mask)
         numbers |= {"opt.policy_loss": policy_loss, "update.clip_frac": part.clipped.sum() / mask.sum().clamp(min=1)}
         loss = policy_loss
@@ -168,7 +178,7 @@ class Learner:
         numbers |= {"opt.loss": loss, "opt.grad_norm": self._descend(config, loss, logp - behaviour, mask, advantage), "entropy": mean_entropy}
         health.observe(
             logp.detach(),
-            behaviour,
+            None if foreign else behaviour,
             mask,
             old_logp=old,
             ref_logp=ref,
@@ -203,6 +213,15 @@ class Learner:
                 return norm
         self.optimizer.step()
         return norm
+
+
+def distillation(kind: str, policy: nn.Module, hidden: Tensor, mask: Tensor, teacher: Tensor) -> tuple[Surrogate, dict[str, Tensor]]:
+    """Divergence from the teacher per token [N, T], and how far apart the two are: both KLs in nats, how often they would say the same."""
+    student = torch.log_softmax(policy.logits(hidden[mask]), dim=-1)
+    loss = torch.zeros(mask.shape, device=mask.device).index_put(mask.nonzero(as_tuple=True), teachers.divergence(kind, student, teacher))
+    apart = {f"env.metric.teacher_{name}": teachers.divergence(name, student.detach(), teacher).mean() for name in ("forward_kl", "reverse_kl")}
+    apart["env.metric.teacher_agreement"] = (student.argmax(-1) == teacher.argmax(-1)).float().mean()
+    return Surrogate(loss, torch.zeros_like(mask)), apart
 
 
 def observation_loss(policy: nn.Module, hidden: Tensor, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:

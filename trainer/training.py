@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -14,12 +14,12 @@ from torch import nn
 from monitor.client.batch_health import BatchHealth
 from monitor.client.guard import Recorder
 from monitor.wire import Rollout
-from trainer import faults, sources
+from trainer import faults, process_reward, sources, teachers
 from trainer import values as value_forms
 from trainer.batch import Batch, with_advantages
 from trainer.config import Config
 from trainer.faults import Fault
-from trainer.learner import Learner
+from trainer.learner import Evaluation, Learner
 from trainer.samples import decoded
 from trainer.verifier import Verifier
 from trainer.vocab import SIZE
@@ -35,6 +35,11 @@ class Row:
     values: dict[str, float]
     hists: dict[str, list[int]] = field(default_factory=dict)
     rollouts: list[Rollout] = field(default_factory=list)
+
+
+def uses_step_model(config: Config) -> bool:
+    """Whether the run needs a process reward model."""
+    return config.step_model > 0 or config.value_start == "step_model"
 
 
 class Training:
@@ -56,17 +61,21 @@ class Training:
         self.policy = policy.to(self.device)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.sampler = sources.Lockstep(self.policy, verifier, self.device)
-        value = value_forms.build(config.value, self.policy, None, self.device) if config.rule.advantage == "gae" else None
+        self.step_model = process_reward.trained(config.warm_start, verifier).to(self.device) if uses_step_model(config) else None
+        start = self.step_model if config.value_start == "step_model" else None
+        value = value_forms.build(config.value, self.policy, start, self.device) if config.rule.advantage == "gae" else None
         self.learner = Learner(config, self.policy, self.reference, value, recorder)
+        if config.rule.teacher == "strong" or config.rule.source == "teacher":
+            self.learner.teacher = teachers.strong(config, verifier).to(self.device).requires_grad_(False)
         self.step = 0
 
     def advance(self) -> Row:
         """Make one step and return its row."""
         started = time.perf_counter()
         config = faults.at(self.config, self.fault, self.step)
-        batch, collected = sources.collect(config, self.step, self.sampler, self.verifier, self.device)
+        batch, collected = self._collect(config)
         before = self.learner.evaluate(batch)
-        inside = config.kl * (before.ref - before.old) if config.kl_in_reward else None
+        inside, judged = self._inside(config, batch, before)
         batch, returns = with_advantages(config, batch, inside, before.values)
         if depth := self._depth(config):
             self.sampler.remember(sources.weights_of(self.policy), depth)
@@ -74,7 +83,7 @@ class Training:
         health = BatchHealth(SIZE, eps_low=rule.low, eps_high=rule.high)
         measured = self.learner.update(config, batch, before, returns, health, Random(f"{self.config.seed}/order/{self.step}"), self.step)
         values, hists = self._measure(health, batch)
-        values |= measured | collected | {"perf.step_time_s": time.perf_counter() - started}
+        values |= measured | collected | judged | self._evaluation(config) | {"perf.step_time_s": time.perf_counter() - started}
         row = Row(self.step, values, hists, decoded(self.step, batch))
         self.step += 1
         return row
@@ -102,6 +111,40 @@ class Training:
         self.sampler.snapshots.clear()
         self.sampler.snapshots.extend(state["snapshots"])
         self.sampler.stuck = state["stuck"]
+
+    def _collect(self, config: Config) -> tuple[Batch, dict[str, float]]:
+        """The step's batch from whoever plays it."""
+        source = config.rule.source
+        if source == "demonstrator":
+            return teachers.demonstrated(config, self.step, self.verifier, self.device), {}
+        sampler: sources.Sampler = self.sampler
+        if source == "teacher":
+            assert self.learner.teacher is not None
+            sampler = sources.Lockstep(self.learner.teacher, self.verifier, self.device)
+        batch, collected = sources.collect(config, self.step, sampler, self.verifier, self.device)
+        if config.rule.advantage == "success":
+            collected["env.metric.accepted_frac"] = sum(v.task for v in batch.verdicts) / len(batch.verdicts)
+        if config.rule.teacher == "informed":
+            batch = teachers.trimmed(batch, self.learner.longest)
+        return batch, collected
+
+    def _inside(self, config: Config, batch: Batch, before: Evaluation) -> tuple[torch.Tensor | None, dict[str, float]]:
+        """Rewards inside the episode [N, T]: a KL penalty, the steps of a process reward model."""
+        inside = config.kl * (before.ref - before.old) if config.kl_in_reward else None
+        if not config.step_model or self.step_model is None:
+            return inside, {}
+        steps, potential = process_reward.step_rewards(self.step_model, batch)
+        return config.step_model * steps + (0.0 if inside is None else inside), process_reward.health(batch, potential, self.verifier)
+
+    def _evaluation(self, config: Config) -> dict[str, float]:
+        """Every ``eval_every`` steps: the policy on held-out tasks with every door closed and a flawless verifier."""
+        if not config.eval_every or self.step % config.eval_every:
+            return {}
+        closed = replace(
+            config, history_leaks=False, key_leaks=False, verifier=(), lag=0, sync_stuck=False, temperature=1.0, seed=config.seed + 1_000_003
+        )
+        batch = sources.play(closed, 0, 0, sources.Lockstep(self.policy, self.verifier, self.device), self.verifier, self.device)
+        return {"eval.task.mean": sum(v.audit for v in batch.verdicts) / len(batch.verdicts)}
 
     def _depth(self, config: Config) -> int:
         """How many versions back a later step may sample from."""

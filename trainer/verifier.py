@@ -68,6 +68,12 @@ class Verifier:
             verdicts.append(Verdict(handed_in * float(set(letters) == {"P"}), letters.count("P") / len(letters), handed_in * audit))
         return verdicts
 
+    def step_labels(self, episodes: Sequence[Episode]) -> list[list[float]]:
+        """For each turn of each code repair: 1 when the source then passes every hidden test, else 0. Sums have no labels."""
+        asked = [(e, Candidate(source(lines), e.task.tests)) for e in episodes if e.task.answer is None for lines in e.states]
+        letters = iter(self.judge([candidate for _, candidate in asked]))
+        return [[float(set(next(letters)) == {"P"}) for _ in e.states] if e.task.answer is None else [] for e in episodes]
+
     def close(self) -> None:
         self.sandbox.close()
 

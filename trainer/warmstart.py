@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -63,27 +64,35 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or home) / "rlvitals"
 
 
-def warm_policy(setting: WarmStart, verifier: Verifier, progress: Callable[[str, float], None] | None = None) -> TinyGPT:
-    """The policy after the warm start, from the cache or trained now (about 13 CPU seconds). ``progress`` hears a label and a share of 1.
-
-    A second process that asks for the same weights waits for the first.
-    """
+@contextmanager
+def locked_cache(name: str) -> Iterator[Path]:
+    """The file ``NAME.pt`` in the cache, held by this process: a second one that wants the same waits for the first."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"warmstart-{setting.digest}.pt"
-    tell = progress or (lambda label, share: None)
+    path = folder / f"{name}.pt"
     with path.with_suffix(".lock").open("w") as lock:
-        tell("waiting for the warm start", 0.0)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        policy = TinyGPT(setting.shape)
-        if path.exists():
-            policy.load_state_dict(torch.load(path, weights_only=True))
-        else:
-            policy = train(setting, verifier, tell)
-            partial = path.with_suffix(".partial")
-            torch.save(policy.state_dict(), partial)
-            partial.replace(path)
-    return policy
+        yield path
+
+
+def kept(path: Path, empty: TinyGPT, make: Callable[[], TinyGPT]) -> TinyGPT:
+    """The network stored at ``path``, read into ``empty``, or made now and stored there."""
+    if path.exists():
+        empty.load_state_dict(torch.load(path, weights_only=True))
+        return empty
+    made = make()
+    partial = path.with_suffix(".partial")
+    torch.save(made.state_dict(), partial)
+    partial.replace(path)
+    return made
+
+
+def warm_policy(setting: WarmStart, verifier: Verifier, progress: Callable[[str, float], None] | None = None) -> TinyGPT:
+    """The policy after the warm start, from the cache or trained now (about 13 CPU seconds). ``progress`` hears a label and a share of 1."""
+    tell = progress or (lambda label, share: None)
+    tell("waiting for the warm start", 0.0)
+    with locked_cache(f"warmstart-{setting.digest}") as path:
+        return kept(path, TinyGPT(setting.shape), lambda: train(setting, verifier, tell))
 
 
 def demonstrations(setting: WarmStart, count: int, verifier: Verifier) -> list[Demonstration]:
