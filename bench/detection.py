@@ -1,6 +1,6 @@
 """How well runs are judged, on labelled logs: caught beside chance, false incidents, noisy runs, lead and named cause.
 
-    python -m bench.detection --cases DIR... [--json] [--limits FILE]
+    python -m bench.detection --cases DIR... [--peers] [--json] [--limits FILE]
 
 Each DIR holds ``labels.json``: file name -> {outcome, damage_row, fault_injected_at_step, declared}. Alarms are warnings or worse; alarms of
 one run at most 10 rows apart are one incident.
@@ -8,7 +8,7 @@ one run at most 10 rows apart are one incident.
 - caught: an alarm in [damage - W, damage + T], W = min(15, max(10, 25 % of the run)), T = min(10, max(3, 10 %)), and not before the fault was
   injected. chance: what as many incidents at random rows of the same runs would catch.
 - false: incidents on healthy runs and before the injection of a fault, per 1000 such rows, with the exact Poisson interval (F. Garwood 1936).
-- cause: of the caught runs, the share whose first alarm in the window comes from a detector that names what was done to the run.
+- cause: of the caught runs whose cause is known, those whose first alarm in the window names it.
 - Runs that are flat, transient or unclear are listed and not scored.
 """
 
@@ -44,9 +44,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
+    """``cause`` is the named candidate, empty where a tool names none."""
+
     row: int
     detector: str
     severity: str
+    cause: str = ""
 
 
 @dataclass(slots=True)
@@ -83,28 +86,27 @@ class Score:
 
 
 CAUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("goblin", ("divergence", "aux", "surge", "audit")),
-    ("test_farming", ("divergence", "aux", "surge", "audit")),
-    ("cheat", ("audit", "divergence", "aux", "surge", "canary")),
-    ("editable_tests", ("audit", "divergence", "surge", "canary")),
-    ("verifier", ("verifier", "audit", "signal", "peak", "reward", "canary")),
-    ("entropy_explosion", ("entropy",)),
-    ("entropy_collapse", ("entropy",)),
-    ("length", ("length", "truncation", "divergence")),
-    ("repetition", ("repetition", "length", "divergence", "truncation")),
-    ("lr_too_high", ("weight", "grad", "peak", "kl", "ratio", "reward", "entropy", "instability", "update")),
-    ("noclip", ("weight", "grad", "peak", "kl", "ratio", "reward", "entropy", "instability", "update")),
-    ("one_huge_update", ("weight", "grad", "peak", "kl", "ratio", "reward", "entropy", "instability", "update")),
-    ("mismatch", ("mismatch", "weight")),
-    ("stale", ("weight", "mismatch", "stale", "peak", "kl", "ratio", "reward", "grad", "instability", "update")),
-    ("seqis", ("weight", "mismatch", "stale", "peak", "kl", "ratio", "reward", "grad", "instability", "update")),
-    ("overoptimization", ("divergence", "aux", "audit", "peak")),
-    ("truncation", ("truncation", "length")),
-    ("starved", ("signal", "reward", "dead")),
-    ("collapse", ("weight", "peak", "reward", "entropy", "length", "truncation", "signal", "kl", "ratio", "mismatch", "instability")),
-    ("instability", ("weight", "grad", "kl", "ratio", "instability", "peak", "reward")),
+    ("entropy_explosion", ("entropy pushed up",)),
+    ("goblin", ("auxiliary reward farmed",)),
+    ("test_farming", ("auxiliary reward farmed",)),
+    ("length_", ("auxiliary reward farmed", "answers do not fit")),
+    ("repetition", ("auxiliary reward farmed",)),
+    ("cheat", ("verifier cheated",)),
+    ("editable_tests", ("verifier cheated", "verifier or environment broke")),
+    ("verifier", ("verifier or environment broke",)),
+    ("mismatch", ("sampler and trainer disagree",)),
+    ("onpolicy", ("updates too large", "learning rate too high")),
+    ("stale", ("stale rollouts", "updates too large", "learning rate too high")),
+    ("pair", ("stale rollouts", "updates too large", "learning rate too high")),
+    ("lr_too_high", ("learning rate too high", "updates too large")),
+    ("noclip", ("updates too large", "learning rate too high")),
+    ("huge_update", ("updates too large", "learning rate too high")),
+    ("overoptimization", ("auxiliary reward farmed", "verifier cheated")),
+    ("truncation", ("answers do not fit",)),
+    ("starved", ("groups without contrast", "answers do not fit", "verifier or environment broke")),
 )
-"""Part of an outcome's name -> parts of the ids of detectors whose alarm names that cause rather than a mere symptom. First match counts."""
+"""Part of an outcome's name -> the causes (``monitor.detect.cause``) that name what was done to the run. The first match counts. Where a fault
+changed several settings at once each of them is right. Outcomes without an entry have no known cause."""
 
 
 def load(folders: Iterable[Path]) -> list[Case]:
@@ -138,7 +140,7 @@ def run_ours(case: Case, limits: Mapping[str, Mapping[str, float]]) -> Outcome:
         found = diagnose(case.path, case.task, case.aux, limits)
     except ReadError as error:
         return Outcome(case, 0, error=str(error))
-    alarms = [Alarm(entry.row, entry.finding.detector, entry.finding.severity) for entry in found.entries]
+    alarms = [Alarm(entry.row, entry.finding.detector, entry.finding.severity, entry.finding.cause.split(":")[0]) for entry in found.entries]
     loud = [alarm for alarm in alarms if alarm.severity in ("warning", "critical")]
     return Outcome(case, found.rows, loud, time.process_time() - start, watches=[a for a in alarms if a not in loud])
 
@@ -189,7 +191,7 @@ def _broken(total: Score, result: Outcome) -> None:
     if words := causes_of(case.outcome):
         named = total.causes.setdefault(case.outcome, [0, 0])
         named[1] += 1
-        named[0] += any(word in alarm.detector for alarm in hits if alarm.row == first for word in words)
+        named[0] += any(alarm.cause in words for alarm in hits if alarm.row == first)
 
 
 def score(results: Iterable[Outcome]) -> Score:
@@ -236,6 +238,7 @@ def _ratio(pairs: Mapping[str, Sequence[int]]) -> str:
 def report(tool: str, total: Score, results: Sequence[Outcome]) -> str:
     """The scores as text for a person."""
     low, high = (1000 * bound / max(total.healthy_rows, 1) for bound in poisson_interval(total.false))
+    names_causes = any(alarm.cause for result in results for alarm in result.alarms)
     right, asked = (sum(pair[i] for pair in total.causes.values()) for i in (0, 1))
     faults = {name: pair for name, pair in total.causes.items() if name.startswith("fault:")}
     right_tiny, asked_tiny = (sum(pair[i] for pair in faults.values()) for i in (0, 1))
@@ -246,14 +249,14 @@ def report(tool: str, total: Score, results: Sequence[Outcome]) -> str:
         f"  caught   {total.caught}/{total.broken} (chance {total.chance:.1f})   median lead {lead} rows",
         f"  false    {total.false} incidents on {total.healthy_rows} healthy rows: {total.per_1000:.2f} per 1000 (95 % {low:.2f} to {high:.2f})",
         f"  noisy    {len(total.noisy)}/{total.healthy} healthy runs",
-        f"  cause    {right}/{asked} named right; injected faults {right_tiny}/{asked_tiny}",
+        f"  cause    {right}/{asked} named right; injected faults {right_tiny}/{asked_tiny}" if names_causes else "  cause    names none",
         f"  by kind  {_ratio(total.modes)}",
         f"  missed   {', '.join(total.missed) or 'none'}",
         f"  noisy    {', '.join(total.noisy) or 'none'}",
         f"  early    {', '.join(total.early) or 'none'}",
     ]
     wrong = sorted(name for name, (a, b) in total.causes.items() if a < b)
-    lines += [f"  cause not named  {', '.join(wrong)}"] if wrong else []
+    lines += [f"  cause not named  {', '.join(wrong)}"] if wrong and names_causes else []
     lines += [f"  error    {error}" for error in total.errors]
     if seconds:
         lines.append(f"  cost     {1000 * seconds / max(rows, 1):.2f} ms of CPU per row over {rows} rows")
@@ -290,6 +293,7 @@ def as_json(tool: str, total: Score, results: Sequence[Outcome]) -> dict[str, An
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.detection", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--cases", nargs="+", type=Path, required=True, metavar="DIR", help="folders with labels.json")
+    parser.add_argument("--peers", action="store_true", help="also run rlwatch, rl-doctor and rlprobe in an environment of their own")
     parser.add_argument("--json", action="store_true", help="print one JSON object per tool")
     parser.add_argument("--detail", action="store_true", help="one line per run: what was due and what fired")
     parser.add_argument("--limits", type=Path, help="JSON file: detector -> threshold -> value")
@@ -297,6 +301,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     cases = load(arguments.cases)
     limits = json.loads(arguments.limits.read_text("utf-8")) if arguments.limits else {}
     outcomes = {"rlvitals": [run_ours(case, limits) for case in cases]}
+    if arguments.peers:
+        from bench import peers
+
+        outcomes |= peers.run(cases)
     for tool, results in outcomes.items():
         total = score(results)
         if arguments.json:

@@ -12,10 +12,10 @@ from bench.detection import Alarm, Case, Outcome, incidents, load, main, poisson
 
 
 def outcome(
-    kind: str, rows: int, alarms: tuple[int, ...], damage: int | None = None, injected: int | None = None, detector: str = "entropy_high"
+    kind: str, rows: int, alarms: tuple[int, ...], damage: int | None = None, injected: int | None = None, cause: str = "entropy pushed up"
 ) -> Outcome:
     case = Case("x", Path("x"), kind, damage, injected, None, ())
-    return Outcome(case, rows, [Alarm(row, detector, "warning") for row in alarms])
+    return Outcome(case, rows, [Alarm(row, "any", "warning", cause) for row in alarms])
 
 
 def test_alarms_within_ten_rows_are_one_incident() -> None:
@@ -51,7 +51,7 @@ def test_caught_missed_false_and_noisy_are_told_apart() -> None:
 
 
 def test_a_cause_is_named_by_the_first_alarm_only() -> None:
-    assert score([outcome("fault:repetition", 45, (18,), 21, 15, "grad_norm")]).causes == {"fault:repetition": [0, 1]}
+    assert score([outcome("fault:repetition", 45, (18,), 21, 15, "stale rollouts")]).causes == {"fault:repetition": [0, 1]}
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(0, 0.0, 3.689), (1, 0.0253, 5.572), (5, 1.623, 11.668), (20, 12.217, 30.888)])
