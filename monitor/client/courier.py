@@ -15,7 +15,7 @@ from typing import Any
 from monitor import wire
 from monitor.client import encode
 from monitor.client.spool import Parcel, Spool
-from monitor.client.transport import Answer, Transport
+from monitor.client.transport import NOT_A_COLLECTOR, Answer, Transport
 
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
@@ -85,7 +85,7 @@ class Courier:
     def _open(self) -> float:
         answer = self.transport.post(f"{wire.API}/runs", json.dumps(self.spool.opening).encode())
         if answer.ok and not isinstance(answer.body.get("url"), str):
-            answer = Answer(0, problem="the answer is not that of a collector")
+            answer = Answer(answer.status, problem=NOT_A_COLLECTOR)
         if answer.ok:
             self._opened = True
             self.page = answer.body["url"]
@@ -98,7 +98,7 @@ class Courier:
     def _send(self, parcel: Parcel) -> float:
         answer = self.transport.post(self._path("batches"), parcel.body(self.spool.attempt))
         if answer.ok and not isinstance(answer.body.get("accepted"), int):
-            answer = Answer(0, problem="the answer is not that of a collector")
+            answer = Answer(answer.status, problem=NOT_A_COLLECTOR)
         if answer.ok:
             self._hear(answer)
             refusals = answer.body.get("refused")
@@ -157,7 +157,7 @@ class Courier:
         url = self.transport.url
         if answer.status in (401, 403):
             self._say("unreachable", f"the collector at {url} wants a valid token ({answer.problem}); set VITALS_TOKEN. Rows are kept")
-        elif self._failures or answer.status == 0:
+        elif self._failures or answer.status < 300:
             self._say(
                 "unreachable", f"no collector takes data at {url} ({answer.problem}); rows are kept in {self.spool.folder} and sent when it does"
             )

@@ -69,7 +69,7 @@ class Run:
         self._step = -1
         self._ordinals = (-1, 0)
         self._logged = 0
-        self._lost: dict[str, int] = {}
+        self._lost: deque[str] = deque()
         self._accepts = frozenset(opening.accepts) if opening else frozenset[str]()
         self._callbacks: dict[str, Callable[[], None]] = {}
         self._answered: frozenset[str] = frozenset()
@@ -143,11 +143,11 @@ class Run:
             self._logged += 1
             if len(self._rows) > MOST_QUEUED_ROWS:
                 self._rows.popleft()
-                self._lose("rows")
+                self._lost.append("rows")
             if self._callbacks and self.requests != self._answered:
                 self._obey()
         except Exception as error:
-            self._lose("rows")
+            self._lost.append("rows")
             self._say("log", f"a row was left out: {type(error).__name__}: {error}")
 
     def log_rollouts(self, step: int, rollouts: Iterable[wire.Rollout | Mapping[str, Any]]) -> None:
@@ -165,9 +165,9 @@ class Run:
             self._ordinals = (step, count)
             while len(self._rollouts) > MOST_QUEUED_ROLLOUTS:
                 self._rollouts.popleft()
-                self._lose("rollouts")
+                self._lost.append("rollouts")
         except Exception as error:
-            self._lose("rollouts")
+            self._lost.append("rollouts")
             self._say("log_rollouts", f"rollouts were left out: {type(error).__name__}: {error}")
 
     def event(self, kind: str, step: int | None = None, **detail: Any) -> None:
@@ -217,9 +217,6 @@ class Run:
         self._say("fork", f"the run belongs to process {self._pid}; its child {os.getpid()} logs nothing. Start a run of its own in the child")
         return True
 
-    def _lose(self, kind: str) -> None:
-        self._lost[kind] = self._lost.get(kind, 0) + 1
-
     def _obey(self) -> None:
         asked = self.requests
         for request in asked - self._answered:
@@ -246,19 +243,19 @@ class Run:
     def _drain(self) -> int:
         """Move what is queued to the spool; returns how many records."""
         assert self._spool is not None
-        for kind in list(self._lost):
-            self._spool.count_shed(kind, self._lost.pop(kind))
         moved = 0
-        while self._rollouts or self._rows:
+        while self._rollouts or self._rows or self._lost:
             lines: list[bytes] = []
             while len(lines) < ROWS_PER_WRITE and (queue := self._rollouts or self._rows):
                 try:
                     lines.append(_line(queue.popleft()))
                 except Exception as error:
-                    self._lose("rollouts" if queue is self._rollouts else "rows")
+                    self._lost.append("rollouts" if queue is self._rollouts else "rows")
                     self._say("encode", f"a record was left out: {type(error).__name__}: {error}")
                 # let a training thread that waits for the interpreter have it now, not after the switch interval
                 time.sleep(0)
+            while self._lost:
+                self._spool.count_shed(self._lost.popleft(), 1)
             self._spool.append(lines)
             moved += len(lines)
         if not moved and self._spool.unsettled:

@@ -412,6 +412,8 @@ def _claim(folder: Path) -> int | None:
 
 def is_held(folder: Path) -> bool:
     """Whether a living process, this one included, writes or sends the attempt in ``folder``."""
+    if not folder.is_dir():
+        return False
     lock = _claim(folder)
     if lock is None:
         return True

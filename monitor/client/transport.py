@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TIMEOUT_S = 10.0
+NOT_A_COLLECTOR = "the answer is not that of a collector"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``status`` is the HTTP status, 0 when none arrived; ``body`` the parsed JSON object, empty when there is none."""
+    """``status`` is the HTTP status, 0 when none arrived; ``body`` the parsed JSON object, empty when there is none.
+
+    ``problem`` says why the answer is not the one hoped for; it is empty exactly when the collector has taken the message.
+    """
 
     status: int
     body: dict[str, Any] = field(default_factory=dict)
@@ -20,7 +24,7 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        return 200 <= self.status < 300
+        return not self.problem
 
     @property
     def permanent(self) -> bool:
@@ -38,14 +42,14 @@ class Transport:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._connection: Any = None
+        self._timed_out = False
 
     def post(self, path: str, body: bytes) -> Answer:
         """POST ``body`` to ``path``; a connection that the server closed meanwhile is opened again once."""
-        fresh = self._connection is None
+        reused = self._connection is not None
+        self._timed_out = False
         answer = self._post(path, body)
-        if answer.status == 0 and not fresh:
-            answer = self._post(path, body)
-        return answer
+        return self._post(path, body) if reused and answer.status == 0 and not self._timed_out else answer
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -63,6 +67,7 @@ class Transport:
             if response.will_close or not response.isclosed():
                 self.close()
         except (OSError, HTTPException, ValueError) as error:
+            self._timed_out = isinstance(error, TimeoutError)
             self.close()
             return Answer(0, problem=f"{type(error).__name__}: {error}")
         return _answer(response.status, text, response.getheader("Retry-After"))
@@ -86,7 +91,7 @@ def _answer(status: int, text: bytes, retry_after: str | None) -> Answer:
         body = None
     if 200 <= status < 300:
         if not isinstance(body, dict) or not body:
-            return Answer(0, problem="the answer is not the JSON object a collector sends")
+            return Answer(status, problem=NOT_A_COLLECTOR)
         return Answer(status, body)
     detail = body.get("detail", body) if isinstance(body, dict) else text[:200].decode("utf-8", "replace")
     problem = f"HTTP {status}: {detail if isinstance(detail, str) else json.dumps(detail)[:500]}"

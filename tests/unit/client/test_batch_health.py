@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +11,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from monitor.client.batch_health import BatchHealth, Reading
-
-sys.path.insert(0, str(Path(__file__).parent))
-import reference
+from tests.unit.client import reference
 
 torch.set_num_threads(1)
 DTYPES = [torch.float32, torch.bfloat16]
