@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -14,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from monitor.api.parse import NotJson, TooLarge
 from monitor.api.prometheus import Intake
 from monitor.store.checks import BadField
-from monitor.store.database import DatabaseUnreachable
+from monitor.store.database import DatabaseUnreachable, is_bad_value
 from monitor.store.ingest import UnknownRun
 from monitor.wire import API
 
@@ -35,6 +37,8 @@ def busy(sentence: str) -> JSONResponse:
 def install(app: FastAPI, intake: Intake) -> None:
     """Makes ``app`` answer every exception in this shape."""
 
+    complain = _Seldom()
+
     async def bad_field(_: Request, problem: BadField) -> Response:
         return error(422, f"{problem.field}: {problem.reason}.", problem.field)
 
@@ -48,8 +52,13 @@ def install(app: FastAPI, intake: Intake) -> None:
         return error(404, str(problem), problem.field)
 
     async def unreachable(_: Request, problem: DatabaseUnreachable) -> Response:
-        _log.warning("%s", problem)
+        complain(str(problem))
         return busy("The database cannot be reached; nothing of this request is stored, send it again.")
+
+    async def database_refused(request: Request, problem: DBAPIError) -> Response:
+        if request.method == "GET" and is_bad_value(problem):
+            return error(422, "A parameter holds a value that the database cannot take.")
+        raise problem
 
     async def no_connection_free(_: Request, problem: PoolTimeout) -> Response:
         return busy("The collector is overloaded; nothing of this request is stored, send it again.")
@@ -73,6 +82,7 @@ def install(app: FastAPI, intake: Intake) -> None:
         TooLarge: too_large,
         UnknownRun: unknown_run,
         DatabaseUnreachable: unreachable,
+        DBAPIError: database_refused,
         PoolTimeout: no_connection_free,
         HTTPException: status,
         RequestValidationError: invalid,
@@ -80,6 +90,18 @@ def install(app: FastAPI, intake: Intake) -> None:
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, _counting(handler, intake))
+
+
+class _Seldom:
+    """Logs a warning at most every ten seconds: while the database is away, every request fails."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, sentence: str) -> None:
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + 10
+            _log.warning("%s", sentence)
 
 
 def _counting(handler: Any, intake: Intake) -> Any:

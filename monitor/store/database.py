@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -140,6 +141,11 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 _CONNECTION_TROUBLE = ("08", "28", "3D", "40", "53", "55P03", "57")
 """SQLSTATEs by their beginning: connection, authorization, no such database, deadlock, out of resources, lock timeout, operator's intervention."""
+
+
+def is_bad_value(error: DBAPIError) -> bool:
+    """Whether a statement failed on a value it was given: out of range, or text that PostgreSQL cannot hold."""
+    return _sqlstate(error).startswith("22") or isinstance(error.orig.__cause__ if error.orig else None, asyncpg.DataError)
 
 
 def _sqlstate(error: DBAPIError) -> str:

@@ -15,6 +15,7 @@ import pwd
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ DATABASE = "vitals"
 _SUPERUSER = "postgres"
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_PATH_LIMIT = 103 if sys.platform == "darwin" else 107
+_SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 _LOG_LIMIT_BYTES = 10 * 2**20
 
 
@@ -88,6 +90,10 @@ def running_pid(folder: Path | str) -> int | None:
         probe.settimeout(2)
         try:
             probe.connect(str(home.socket))
+            # An answer, not only a connection: the kernel still takes connections for a process that is being killed.
+            probe.sendall(_SSL_REQUEST)
+            if not probe.recv(1):
+                return None
         except OSError:
             return None
     lock = _lock_file(home)
@@ -279,7 +285,7 @@ def _launch(home: Cluster, binaries: Path, user: _User, options: Mapping[str, st
     for key, value in settings.items():
         command += ["-c", f"{key}={value}"]
     while True:
-        _forget_reused_pid(home)
+        _forget_dead_pid(home)
         with _open_log(home) as log:
             begin = log.tell()
             # A session of its own: Ctrl-C in the terminal must reach the supervisor, not the database.
@@ -315,13 +321,17 @@ def _lock_file(home: Cluster) -> list[str]:
         return []
 
 
-def _forget_reused_pid(home: Cluster) -> None:
-    """Removes a dead server's lock file when its pid now belongs to another program, as happens when a container starts again."""
-    lock = _lock_file(home)
-    if lock and lock[0].isdigit():
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{lock[0]}/comm").read_text().strip() != "postgres":
-                (home.data / "postmaster.pid").unlink()
+def _forget_dead_pid(home: Cluster) -> None:
+    """Removes a dead server's lock files while its pid still looks alive: it is a zombie, or another program's since a container started again.
+
+    That is safe: a server that finds children of the dead one at work on the same shared memory refuses to start.
+    """
+    for lock in (home.data / "postmaster.pid", home.data / f"{_SOCKET}.lock"):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(lock.read_text().split("\n", 1)[0])
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+            if name != "postgres" or rest.split()[0] == "Z":
+                lock.unlink()
 
 
 def _last_complaint(text: str) -> str:

@@ -54,12 +54,20 @@ def test_an_interrupted_preparation_is_made_again(roomy_tmp: Path) -> None:
 
 def test_a_reused_pid_does_not_keep_the_server_down(roomy_tmp: Path) -> None:
     server = embedded.start(roomy_tmp, durable=False)
-    lock = roomy_tmp / "postgres" / "postmaster.pid"
-    lines = lock.read_text().splitlines()
+    locks = [roomy_tmp / "postgres" / name for name in ("postmaster.pid", ".s.PGSQL.5432.lock")]
+    kept = [lock.read_text() for lock in locks]
     os.kill(server.pid, signal.SIGKILL)
     server.process.wait()  # type: ignore[union-attr]
-    lock.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
+    for lock, text_ in zip(locks, kept, strict=True):
+        lock.write_text(text_.replace(str(server.pid), str(os.getpid()), 1))
     embedded.start(roomy_tmp, durable=False).stop()
+
+
+def test_a_killed_server_that_nobody_waited_for_starts_again(roomy_tmp: Path) -> None:
+    server = embedded.start(roomy_tmp, durable=False)
+    os.kill(server.pid, signal.SIGKILL)
+    embedded.start(roomy_tmp, durable=False).stop()
+    assert not server.alive()
 
 
 def test_a_path_too_long_for_a_socket(roomy_tmp: Path) -> None:
