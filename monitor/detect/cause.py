@@ -223,10 +223,13 @@ def aux_surge(view: View) -> str | None:
 
 
 def aux_climb(view: View) -> str | None:
-    """An auxiliary reward that rose steadily over the newest 12 rows by four times its noise, wherever it stood before; None when none did."""
+    """An auxiliary reward that rose steadily over the newest 12 rows, by four times its noise and a fifth of all it ever moved; else None."""
     for series in view.aux:
         x = series.x[-12:]
-        if len(x) >= 8 and stats.kendall(x) > 2.5 and stats.mean(x[-3:]) - stats.mean(x[:3]) > 4 * stats.robust_noise(x):
+        if len(x) < 8:
+            continue
+        rise, moved = stats.mean(x[-3:]) - stats.mean(x[:3]), max(*series.first, *series.x) - min(*series.first, *series.x)
+        if rise > max(4 * stats.robust_noise(x), 0.2 * moved) and stats.kendall(x) > 2.5:
             return series.name
     return None
 

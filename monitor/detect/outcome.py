@@ -48,10 +48,10 @@ class Outcome:
     rising: bool
     standing: float
 
-    def solved(self, level: float) -> bool:
-        """Whether the task stands at ``level`` or above; where the reward's ceiling is unknown, clearly off the lowest
-        that was seen."""
-        return self.standing >= (level if self.unit else 0.3)
+    def solved(self, level: float, elsewhere: float = 2.0) -> bool:
+        """Whether a reward in [0, 1] stands at ``level`` or above; ``elsewhere`` is the standing in its own range from which a reward with an
+        unknown ceiling counts (by default none)."""
+        return self.standing >= (level if self.unit else elsewhere)
 
     def says(self) -> str:
         return f"{self.metric} {self.recent:.3g} over {self.rows} rows, was {self.best:.3g}"

@@ -101,7 +101,7 @@ def _entropy_low(view: View, memory: State) -> tuple[State, Finding | None]:
         return memory, None
     recent = stats.mean(task[-5:])
     gain = recent - memory["task"]
-    if gain > 2 * outcome.noise / 5**0.5 or outcome.solved(view.limit(ENTROPY_LOW, "solved")):
+    if gain > 2 * outcome.noise / 5**0.5 or outcome.solved(view.limit(ENTROPY_LOW, "solved"), 0.85):
         return memory, None
     nonzero = _signal_share(view)
     dying = nonzero is not None and nonzero < 0.2

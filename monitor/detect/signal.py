@@ -26,7 +26,7 @@ def _solved(view: View, level: float) -> bool:
     all_pass = view.now("group.all_pass_frac")
     if all_pass is not None:
         return all_pass >= 0.5 * level
-    return view.outcome is not None and view.outcome.solved(level)
+    return view.outcome is not None and view.outcome.solved(level, 0.3)
 
 
 def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
@@ -77,11 +77,12 @@ def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
 
 
 def _lowest_reward(view: View) -> tuple[str, list[float]]:
-    """Without any spread: 0 on rows whose total reward (the task's where none is logged) is 0 and never was below, else 1."""
+    """Without any spread: 0 on rows whose total reward (the task's where none is logged) equals the lowest so far exactly, else 1."""
     reward = view.first_logged("reward.total.mean", view.task.name)
-    if reward.n < 4 or min(*reward.first, *reward.x) < 0:
+    if reward.n < 4:
         return reward.name, []
-    return reward.name, [float(v > 1e-9) for v in reward.x]
+    lowest = min(*reward.first, *reward.x)
+    return reward.name, [float(v > lowest) for v in reward.x]
 
 
 def _no_better(view: View) -> bool:
