@@ -27,7 +27,8 @@ from monitor.wire import (
     spell,
 )
 
-MAX_STEP = 2**63 - 1
+MAX_STEP = 2**53
+"""The largest step that a browser can tell from its neighbours."""
 MAX_COUNT = 2**53
 MAX_LIST = 1000
 MAX_DEPTH = 50

@@ -260,7 +260,7 @@ async def _requests(connection: AsyncConnection, place: _Place, events: list[Sto
     for one in events:
         if one.kind == REQUEST_DONE:
             obeyed = request.c.kind == str(json.loads(one.detail).get("request"))
-            closing = update(request).where(request.c.run_id == place.run_id, request.c.done_at.is_(None), request.c.at <= one.at, obeyed)
-            await connection.execute(closing.values(done_at=one.at))
+            closing = update(request).where(request.c.run_id == place.run_id, request.c.done_at.is_(None), obeyed)
+            await connection.execute(closing.values(done_at=func.now()))
     open_ones = select(request.c.kind).where(request.c.run_id == place.run_id, request.c.done_at.is_(None)).order_by(request.c.id)
     return list(dict.fromkeys(await connection.scalars(open_ones)))

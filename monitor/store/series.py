@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, text
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from monitor.metrics import HISTOGRAM_BY_NAME
+from monitor.store.arithmetic import mean
+from monitor.store.rollups import LEVELS
 from monitor.store.tables import hist, metric_set, point, rollup, segment
 
 POINTS = 1000
@@ -64,9 +66,9 @@ def width_for(first: int, last: int, points: int = POINTS) -> int:
 
 
 def level_for(width: int) -> int:
-    """The coarsest rollup level whose buckets of ``8**level`` steps divide ``width``; 0 is the raw rows."""
+    """The coarsest rollup level there is whose buckets of ``8**level`` steps divide ``width``; 0 is the raw rows."""
     level = 0
-    while LEVEL_BASE ** (level + 1) <= width:
+    while level < LEVELS[-1] and LEVEL_BASE ** (level + 1) <= width:
         level += 1
     return level
 
@@ -214,7 +216,7 @@ async def _bucketed(conn: AsyncConnection, run_id: int, set_id: int, wanted: lis
             func.count(value).filter(~finite),
             func.min(value).filter(finite),
             func.max(value).filter(finite),
-            func.avg(value).filter(finite),
+            mean(value, case((finite, 1)), float(width)),
         ]
     query = (
         select(point.c.segment, start, *columns)
@@ -245,7 +247,7 @@ async def _rolled(
             func.sum(rollup.c.bad[place]),
             func.min(rollup.c.mn[place]).filter(count > 0),
             func.max(rollup.c.mx[place]).filter(count > 0),
-            func.sum(rollup.c.mean[place] * count).filter(count > 0) / func.nullif(func.sum(count), 0),
+            mean(rollup.c.mean[place], count, float(width)),
         ]
     query = (
         select(rollup.c.segment, start, *columns)

@@ -70,7 +70,9 @@ def lengths(step: int, dice: random.Random) -> dict[str, list[int]]:
 def samples(step: int) -> list[wire.Rollout]:
     """Best, worst and random of a step."""
     prompt = wire.Turn("prompt", "0 should disable retries, but the code returns 3; keep the other cases\ndef retries(n):\n    return n or 3")
-    told: Iterator[tuple[str, float, str]] = iter([("best", 1.0, "4 passed"), ("worst", 0.0, "2 passed, 2 failed <script>alert(1)</script>"), ("random", 1.0, "4 passed")])
+    told: Iterator[tuple[str, float, str]] = iter(
+        [("best", 1.0, "4 passed"), ("worst", 0.0, "2 passed, 2 failed <script>alert(1)</script>"), ("random", 1.0, "4 passed")]
+    )
     return [
         wire.Rollout(
             step,
@@ -90,14 +92,25 @@ class Story:
 
     def __init__(self, site: Site, uid: str, row: Any, *, project: str = "code-repair", seed: int = 0, **start: Any) -> None:
         self.site, self.uid, self.row, self.dice, self.batch = site, uid, row, random.Random(seed), 0
-        self.start = {"project": project, "name": uid, "algorithm": "grpo", "config": {"lr": 5e-4, "seed": seed, "task": {"tests": 4}}, "tags": ["demo"], **start}
+        self.start = {
+            "project": project,
+            "name": uid,
+            "algorithm": "grpo",
+            "config": {"lr": 5e-4, "seed": seed, "task": {"tests": 4}},
+            "tags": ["demo"],
+            **start,
+        }
 
     def open(self, attempt: str = "a") -> Story:
         self.attempt, self.batch = f"{self.uid}-{attempt}", 0
-        self.site.post("runs", wire.RunStart(run=self.uid, attempt=self.attempt, started_at=T0, environment={"git": "3f2a91c", "torch": "2.13.0"}, **self.start))
+        self.site.post(
+            "runs", wire.RunStart(run=self.uid, attempt=self.attempt, started_at=T0, environment={"git": "3f2a91c", "torch": "2.13.0"}, **self.start)
+        )
         return self
 
-    def steps(self, first: int, last: int, *, hists: bool = True, rollouts: int = 10, events: tuple[wire.Event, ...] = (), change: Any = None) -> Story:
+    def steps(
+        self, first: int, last: int, *, hists: bool = True, rollouts: int = 10, events: tuple[wire.Event, ...] = (), change: Any = None
+    ) -> Story:
         """Sends steps ``first`` to ``last`` (exclusive) in batches of 500; ``change(step, row)`` edits each row first."""
         for start in range(first, last, 500):
             span = range(start, min(last, start + 500))
