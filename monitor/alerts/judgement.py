@@ -13,6 +13,10 @@ from monitor.detect import fold
 from monitor.detect.contract import Context, Row
 
 
+AUXILIARY = "reward.aux.mean"
+"""Watched whatever a run declares: a bonus that is switched on later is in this sum and in no declaration."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What a stretch of rows came to. ``state`` goes back in with the next stretch; ``book`` is the one inside it."""
@@ -44,12 +48,12 @@ def context(
     aux: Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Context:
-    """The context of a run as declared; what it does not declare has the catalogue's names."""
+    """The context of a run as declared; what it does not declare has the catalogue's names. The sum of
+    the auxiliary rewards is always among them."""
     declared: dict[str, Any] = {"algorithm": algorithm, "signal": signal, "config": config or {}}
     if task:
         declared["task"] = task
-    if names := tuple(aux):
-        declared["aux"] = names
+    declared["aux"] = tuple(dict.fromkeys((*aux, AUXILIARY)))
     return Context(**declared)
 
 
