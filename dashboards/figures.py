@@ -62,7 +62,7 @@ def _layout(chart: Chart) -> dict[str, Any]:
         "uirevision": chart.id,
         "xaxis": {"nticks": 6, "zeroline": False, "showgrid": False, "exponentformat": "SI", "ticks": "", "showspikes": True, "spikethickness": 1},
         "yaxis": yaxis,
-        "yaxis3": {**yaxis, "overlaying": "y", "side": "right", "showgrid": False, "visible": False},
+        "yaxis3": {**yaxis, "overlaying": "y", "tickmode": "auto", "side": "right", "showgrid": False, "visible": False},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
     }
 

@@ -147,13 +147,13 @@ window.vitals = (function () {
 
   function follow() {
     const root = document.querySelector("#page > [data-page]");
-    if (active ? active.root === root : !root) return;
+    if (active ? active.place === root : !root) return;
     if (active && active.stop) active.stop();
     active = null;
     if (root) {
       const create = controllers[root.dataset.page];
       active = create ? create(root) : { poll: alertsOnly };
-      active.root = root;
+      active.place = root;
       const title = root.querySelector("h1");
       if (title) document.title = `${title.textContent} · rlvitals`;
       markNavigation();

@@ -178,7 +178,7 @@ vitals.charts = (function () {
             const dash = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : "solid";
             if (relived) data.push(this.trace(view, run, template, relived, { name: `${name}, attempt ${number + 1}`, line: { color: veil(colour, 0.35), width: 1.2, dash: "dot" } }));
             if (lived.x.length) data.push(...this.strokes(view, run, template, lived, name, colour, dash, single));
-            for (const [step, what] of lived.bad || []) bad.push({ x: view.toX(run, step), step, what: `${name}: ${what} at step ${v.integer(step)}` });
+            for (const [step, what] of [...(lived.bad || []), ...((relived && relived.bad) || [])]) bad.push({ x: view.toX(run, step), step, what: `${name}: ${what} at step ${v.integer(step)}` });
             if (this.log) lived.y.forEach((y, i) => { if (y != null && y <= 0) zeros.push({ x: view.toX(run, lived.x[i]), step: lived.x[i], what: `${name}: ${v.number(y)}` }); });
           }
         }

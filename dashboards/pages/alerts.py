@@ -132,7 +132,7 @@ def _told(alert: AlertView) -> Any:
 
 
 def _delivery(told: Told) -> Any:
-    arrived = ARRIVED.get(told.state, told.state)
+    arrived = ARRIVED.get(told.state, told.state) if told.state != "pending" or not told.attempts else "has not arrived yet, will be tried again"
     parts: list[Any] = [html.Span(className="icon", **{"aria-hidden": "true"}), html.B(told.channel), f" {arrived} "]
     if told.sent_at is not None and told.state == "sent":
         parts.append(moment(told.sent_at, age=True))

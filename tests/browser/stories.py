@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from site import Site
+from site_under_test import Site
 
 from monitor import wire
 from monitor.metrics import HISTOGRAM_BY_NAME

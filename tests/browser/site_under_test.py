@@ -6,7 +6,8 @@ import asyncio
 import threading
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
@@ -18,6 +19,12 @@ from monitor.settings import Settings
 from monitor.store import database
 from monitor.wire import to_json
 from monitor.worker import Worker
+
+
+def in_own_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs a coroutine to its end in a thread: Playwright keeps a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(work())).result()
 
 
 class Site:
@@ -74,4 +81,4 @@ class Site:
                         pass
                     await channel.close()
 
-        asyncio.run(work())
+        in_own_loop(work)

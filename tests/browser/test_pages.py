@@ -1,0 +1,81 @@
+"""Every page as a visitor meets it first: at three widths, dark and light, without an error, an overflow or a request to another host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Visit
+
+PAGES = {
+    "/": ".fleet tbody tr",
+    "/run/goblin-bonus": ".plot .main-svg",
+    "/run/waits": ".empty",
+    "/alerts": "article.alert",
+    "/no/such/page": ".empty",
+}
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_whole_as_the_first_request_at_every_width(site: Any, visit: Visit, path: str, theme: str) -> None:
+    page = visit(site, path, theme=theme, width=1920)
+    page.wait_for_selector(PAGES[path])
+    assert page.get_attribute("html", "lang") == "en"
+    assert page.locator("h1").count() == 1
+    assert page.title().endswith("rlvitals")
+    page.wait_for_function("document.getElementById('live').textContent === 'live'")
+    for width in (1920, 1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(120)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("path", ["/", "/run/goblin-bonus", "/alerts"])
+def test_no_serious_violation_of_accessibility(site: Any, visit: Visit, path: str, theme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = visit(site, path, theme=theme)
+    page.wait_for_selector(PAGES[path])
+    page.wait_for_timeout(400)
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    serious = [(each["id"], [node["html"][:160] for node in each["nodes"][:4]]) for each in found if each["impact"] in ("serious", "critical")]
+    assert serious == []
+
+
+def test_an_empty_fleet_teaches_how_to_start(empty_site: Any, visit: Visit) -> None:
+    page = visit(empty_site, "/")
+    page.wait_for_selector(".note .code")
+    assert "monitor.client.start" in page.inner_text(".note .code")
+    assert empty_site.url in page.inner_text(".note")
+
+
+def test_the_api_answers_unknown_paths_itself(site: Any, visit: Visit) -> None:
+    page = visit(site, "/")
+    answer = page.request.get(site.url + "/api/v1/nope")
+    assert answer.status == 404 and answer.headers["content-type"].startswith("application/json")
+
+
+def test_themes_and_keys(site: Any, visit: Visit) -> None:
+    page = visit(site, "/")
+    page.wait_for_selector(".fleet tbody tr")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("t")
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog#keys[open]")
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.wait_for_selector("article.alert")
+    page.go_back()
+    page.wait_for_selector(".fleet tbody tr")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "fleet-search"
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-page=run] h1")

@@ -1,0 +1,154 @@
+"""The run page: verdict, live charts, marks, attempts, rollouts."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+from conftest import Visit, expected_failures
+from stories import Story, break_at, goblin, healthy
+
+_READ = """(place) => {
+  const plot = document.querySelector(place);
+  const plain = (t) => ({ name: t.name, x: [...t.x], y: [...t.y], text: t.text, fill: t.fill, dash: t.line && t.line.dash, yaxis: t.yaxis });
+  return { data: plot.data.map(plain), layout: plot.layout };
+}"""
+_STRIDE = """(stride) => {
+  const x = document.querySelector('#chart-m-entropy-mean .plot').data.find((t) => t.name === 'Entropy').x;
+  return x[1] - x[0] === stride;
+}"""
+
+
+def drawn(page: Any, chart: str) -> Any:
+    """The figure Plotly drew in a card, once it is there."""
+    page.locator(f"#chart-{chart}").scroll_into_view_if_needed()
+    page.wait_for_selector(f"#chart-{chart} .main-svg")
+    return page.evaluate(_READ, f"#chart-{chart} .plot")
+
+
+def wander(ys: list[float]) -> float:
+    """The length of the way up and down."""
+    return sum(abs(a - b) for a, b in pairwise(ys))
+
+
+def test_the_verdict_says_what_is_wrong_since_when_and_what_to_do(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/goblin-bonus")
+    assert page.locator(".headline .pill").first.inner_text() == "Critical"
+    assert re.search(r"since step \d+", page.locator(".sentence").inner_text())
+    words = page.locator(".headline .facts").first.inner_text()
+    assert "Evidence" in words and "Do first" in words
+    starts = [int(text.removeprefix("step ").replace(",", "")) for text in page.locator(".bar-row .when").all_inner_texts()]
+    assert len(starts) > 1 and starts == sorted(starts) and starts[-1] >= 30
+
+
+def test_charts_show_alert_bands_and_a_second_axis_for_a_bonus_that_dwarfs_the_task(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/goblin-bonus")
+    figure = drawn(page, "reward-components")
+    task = next(trace for trace in figure["data"] if trace["name"] == "task")
+    assert task["x"] == list(range(70)) and task["y"][-1] < 0.2
+    assert any(shape["type"] == "rect" for shape in figure["layout"]["shapes"])
+    label = page.get_attribute("#chart-reward-components .plot", "aria-label")
+    assert "task" in label and "step 69" in label
+
+
+def test_what_is_not_finite_is_marked_and_older_attempts_are_faded(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/breaks-and-resumes")
+    figure = drawn(page, "m-opt-grad-norm")
+    marks = next(trace for trace in figure["data"] if trace["name"] == "not finite")
+    assert marks["x"] == [36, 37, 38, 39]
+    faded = [trace for trace in figure["data"] if trace["name"].endswith("attempt 1")]
+    assert faded and faded[0]["dash"] == "dot" and min(faded[0]["x"]) == 29
+    lived = [trace for trace in figure["data"] if trace["name"] == "Gradient norm"]
+    assert sorted(x for trace in lived for x in trace["x"]) == list(range(55))
+    assert any(shape["type"] == "line" and shape["x0"] == 20 for shape in figure["layout"]["shapes"])
+
+
+def test_a_long_run_is_drawn_in_buckets_with_their_envelope_and_a_zoom_reads_it_finer(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/long")
+    figure = drawn(page, "m-entropy-mean")
+    line = next(trace for trace in figure["data"] if trace["name"] == "Entropy")
+    assert len(line["x"]) < 1000 and line["x"][1] - line["x"][0] == 8
+    assert any(trace["fill"] == "tonexty" for trace in figure["data"])
+    page.evaluate("Plotly.relayout(document.querySelector('#chart-m-entropy-mean .plot'), {'xaxis.range[0]': 1000, 'xaxis.range[1]': 1200})")
+    page.wait_for_function(_STRIDE, arg=1)
+    page.click("#unzoom")
+    page.wait_for_function("document.querySelector('#chart-m-entropy-mean .plot').data.find(t => t.name === 'Entropy').x.at(-1) > 4900")
+
+
+def test_axes_and_smoothing_are_in_the_address(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns?axis=tokens&smooth=5")
+    figure = drawn(page, "m-entropy-mean")
+    assert figure["layout"]["xaxis"]["title"]["text"] == "tokens"
+    assert max(figure["data"][-1]["x"]) == 1700 * 60
+    raw, smooth = figure["data"][-2:]
+    assert wander(smooth["y"]) < wander(raw["y"])
+    page.select_option("#axis", "time")
+    page.wait_for_function("document.querySelector('#chart-m-entropy-mean .plot').layout.xaxis.type === 'date'")
+    assert "axis=time" in page.url
+
+
+def test_heat_map_and_table(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns")
+    page.locator("#chart-m-len-completion-hist").scroll_into_view_if_needed()
+    page.wait_for_selector("#chart-m-len-completion-hist .main-svg")
+    z = page.evaluate(
+        "(() => { const t = document.querySelector('#chart-m-len-completion-hist .plot').data[0]; return [t.x.length, t.z.length]; })()"
+    )
+    assert z[0] == 60 and z[1] > 5
+    page.get_by_role("button", name="Entropy as a table").click(force=True)
+    page.wait_for_selector("#chart-m-entropy-mean table")
+    assert page.locator("#chart-m-entropy-mean tbody tr").count() >= 20
+
+
+def test_rollouts_are_read_by_step(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/goblin-bonus?step=42")
+    page.wait_for_selector(".sample")
+    assert "Step 40" in page.inner_text(".steps")
+    assert page.locator(".sample h3").all_inner_texts() == ["Best", "Worst", "Random"]
+    assert "<script>alert(1)</script>" in page.locator(".pick-worst").inner_text()
+    assert "# step 40" in page.locator(".pick-best .role-agent").inner_text()
+    page.get_by_role("button", name="Earlier").click()
+    page.wait_for_function("document.querySelector('.steps').textContent.includes('Step 30')")
+    assert "step=30" in page.url
+    page.evaluate("document.querySelector('#chart-m-entropy-mean').scrollIntoView()")
+    page.wait_for_selector("#chart-m-entropy-mean .main-svg")
+    box = page.locator("#chart-m-entropy-mean .nsewdrag").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
+    page.wait_for_timeout(150)
+    page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
+    page.wait_for_function("/Step 60/.test(document.querySelector('.steps').textContent)")
+
+
+def test_new_rows_and_a_new_verdict_arrive_without_a_reload(site: Any, visit: Visit) -> None:
+    story = Story(site, "grows", healthy, seed=6).open().steps(0, 20)
+    site.judge()
+    page = visit(site, "/run/grows")
+    drawn(page, "m-opt-grad-norm")
+    assert "Critical" not in page.locator(".headline .pill").first.inner_text()
+    story.steps(20, 30, change=break_at(28))
+    page.wait_for_function("document.querySelector('#chart-m-opt-grad-norm .plot').data.some(t => t.name === 'not finite')")
+    page.wait_for_function("document.getElementById('head-step').textContent === '29'")
+    site.judge()
+    page.wait_for_function("document.querySelector('.headline .pill').textContent === 'Critical'")
+
+
+def test_a_metric_that_comes_later_gets_its_chart(site: Any, visit: Visit) -> None:
+    story = Story(site, "adds-one", healthy, seed=7).open().steps(0, 10)
+    page = visit(site, "/run/adds-one")
+    drawn(page, "m-entropy-mean")
+    story.steps(10, 12, change=lambda step, row: row.update({"eval.task.mean": 0.5}))
+    page.wait_for_selector("#chart-m-eval-task-mean")
+
+
+def test_the_page_says_when_the_server_is_away_and_resumes(site: Any, visit: Visit) -> None:
+    story = Story(site, "survives", goblin, seed=8).open().steps(0, 20)
+    page = visit(site, "/run/survives")
+    drawn(page, "m-entropy-mean")
+    with expected_failures(page):
+        site.stop()
+        page.wait_for_function("document.getElementById('live').textContent === 'disconnected'")
+        site.start()
+        story.steps(20, 25)
+        page.wait_for_function("document.getElementById('live').textContent === 'live'")
+    page.wait_for_function("document.getElementById('head-step').textContent === '24'")
