@@ -12,6 +12,7 @@ from pathlib import Path
 
 from monitor import metrics
 from monitor.cli import COMMANDS, parser
+from monitor.detect import document
 from monitor.settings import Settings
 
 HERE = Path(__file__).parent
@@ -71,7 +72,12 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"metrics.md": metrics_page, "commands.md": commands_page, "settings.md": settings_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "metrics.md": metrics_page,
+    "detectors.md": document.render,
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+}
 
 
 def main() -> None:

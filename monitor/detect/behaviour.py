@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.detect import cause
+from monitor.detect import cause, strain
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.rules import support
 from monitor.detect.view import View
@@ -40,5 +40,8 @@ ENVIRONMENT_ERRORS = Detector(
     source="an environment that fails looks like a policy that fails: separate them before tuning either",
     remedy=cause.ENVIRONMENT.remedy,
     judge=_environment_errors,
-    parameters=(Parameter("share", 0.2, "fraction", "least share of failing episodes or tool calls"),),
+    parameters=(
+        *strain.parameters("environment_errors"),
+        Parameter("share", 0.2, "fraction", "least share of failing episodes or tool calls"),
+    ),
 )

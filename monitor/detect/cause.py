@@ -6,8 +6,10 @@ findings of one incident agree.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from monitor.detect import stats
 from monitor.detect.strain import GAP, onset
@@ -197,6 +199,23 @@ CANDIDATES: tuple[Cause, ...] = (
 )
 
 
+Answer = TypeVar("Answer")
+
+
+def _once(question: Callable[[View], Answer]) -> Callable[[View], Answer]:
+    """Answer ``question`` once per row, however many detectors ask it."""
+
+    @functools.wraps(question)
+    def asked(view: View) -> Answer:
+        name = question.__name__
+        if name not in view.memo:
+            view.memo[name] = question(view)
+        answer: Answer = view.memo[name]
+        return answer
+
+    return asked
+
+
 def _stepped_up(view: View, name: str, factor: float, at_least: float = 0.0) -> bool:
     """Whether ``name`` lies, or within the present episode lay, ``factor`` above where the run began and above the median before."""
     series = view.series(name)
@@ -208,6 +227,7 @@ def _stepped_up(view: View, name: str, factor: float, at_least: float = 0.0) -> 
     return top >= max(factor * before, at_least) and top > before
 
 
+@_once
 def aux_surge(view: View) -> str | None:
     """The auxiliary reward that has left its earlier range upwards by half that range and five noise units; None when none has."""
     for series in view.aux:
@@ -222,6 +242,7 @@ def aux_surge(view: View) -> str | None:
     return None
 
 
+@_once
 def aux_climb(view: View) -> str | None:
     """An auxiliary reward that rose steadily over the newest 12 rows, by four times its noise and a fifth of all it ever moved; else None."""
     for series in view.aux:
@@ -234,6 +255,7 @@ def aux_climb(view: View) -> str | None:
     return None
 
 
+@_once
 def sudden(view: View) -> bool:
     """Whether the reward fell from one row to the next while entropy, KL, weights and gradients were in range up to that row."""
     outcome = view.outcome
@@ -245,6 +267,7 @@ def sudden(view: View) -> bool:
     return steepest >= 0.6 * (outcome.best - outcome.recent) and moved <= age
 
 
+@_once
 def likely(view: View) -> Cause:
     """The best-supported candidate for what is wrong on this row: first what was changed, then who moved first."""
     task, audit = view.now(view.task.name), view.now("reward.audit.mean")

@@ -16,6 +16,7 @@ from monitor.detect.cascade import decorated
 from monitor.detect.contract import Context, Finding, Row, State
 from monitor.detect.organs import SHOWN, cannot_judge, organs
 from monitor.detect.registry import DETECTORS
+from monitor.detect.reward import PEAK_AND_FALL
 from monitor.detect.view import TASK_FALLBACKS, View
 
 __all__ = ["cannot_judge", "dump", "initial", "new_regime", "observe", "organs"]
@@ -64,13 +65,14 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
     series = _Lookup(kept)
     steps = [*state["steps"][1 - history.WINDOW :], row.step]
     view = View(row, context, series, steps)
-    bands, view.strains, judged = strain.measure(series, row.values, state["bands"], row.index)
+    bands, view.strains, judged = strain.measure(series, row.values, state["bands"], row.index, context.limits)
     view.bits = bits = strain.remember(state["bits"], view.strains, judged)
     seen = state["outcome"]
     if view.now(view.task.name) is not None:
         spread = stats.median(view.first_logged("group.reward_std", "reward.total.std").x)
         sampling = outcome.Sampling(view.now("batch.sequences"), None if math.isnan(spread) else spread)
-        seen, view.outcome = outcome.assess(view.task, seen, sampling)
+        strictness = outcome.Strictness(view.limit(PEAK_AND_FALL, "errors"), view.limit(PEAK_AND_FALL, "share"))
+        seen, view.outcome = outcome.assess(view.task, seen, sampling, strictness)
     memory: dict[str, Any] = dict(state["memory"])
     findings: list[Finding] = []
     for detector in DETECTORS:

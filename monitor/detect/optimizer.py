@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from monitor.detect import cause
+from monitor.detect import cause, strain
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.rules import from_strain
 from monitor.detect.view import View
@@ -70,6 +70,7 @@ GRAD_SPIKE = Detector(
     source="single clipped spikes are harmless and common",
     remedy="Clip the norm, drop the batch, put a floor under the group's standard deviation.",
     judge=_grad_spike,
+    parameters=strain.parameters("grad_spike"),
 )
 
 

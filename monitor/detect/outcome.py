@@ -65,6 +65,14 @@ class Sampling:
     spread: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Strictness:
+    """Factors on the gates' standard errors and shares."""
+
+    errors: float = 1.0
+    share: float = 1.0
+
+
 SPREAD_SHARE = 0.1
 """Least noise of a row's mean as a share of the rewards' spread, where the batch size is unknown: the error of 100 rollouts."""
 
@@ -105,7 +113,7 @@ def remember(series: Series, memory: Mapping[str, Any]) -> dict[str, Any]:
     return after
 
 
-def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling) -> tuple[dict[str, Any], Outcome | None]:
+def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strictness: Strictness) -> tuple[dict[str, Any], Outcome | None]:
     """The next memory and the outcome of the row just added; no outcome before the fourth value."""
     x = list(series.x)
     if not x:
@@ -114,7 +122,7 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling) -> tup
     if len(x) < 4:
         return after, None
     unit = bool(after["low"] >= 0 and after["high"] <= 1)
-    tests = [_test(x, gate, unit, after, sampling) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
+    tests = [_test(x, gate, unit, after, sampling, strictness) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
     dip = any(t.passed for t in tests)
     falls = [t for t in tests if t.gate != DIP]
     found = next((t for t in falls if t.passed), falls[0])
@@ -140,9 +148,11 @@ class _Tested:
     passed: bool
 
 
-def _test(x: list[float], gate: tuple[int, float, float], unit: bool, memory: Mapping[str, Any], sampling: Sampling) -> _Tested:
+def _test(
+    x: list[float], gate: tuple[int, float, float], unit: bool, memory: Mapping[str, Any], sampling: Sampling, strictness: Strictness
+) -> _Tested:
     """One gate on the newest values of ``x``. In the first rows the level is the mean of what came before the rows under test."""
-    rows, least_z, least_share = gate
+    rows, least_z, least_share = gate[0], gate[1] * strictness.errors, gate[2] * strictness.share
     level = float(memory["best"]) if "best" in memory else stats.mean(x[:-rows])
     sd = max(row_noise(x[:-rows], unit, level, sampling), stats.noise(x[-rows:]) if rows >= 3 else 0.0)
     recent = stats.mean(x[-rows:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.detect import cause, stats
+from monitor.detect import cause, stats, strain
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.rules import from_strain, support
 from monitor.detect.view import View
@@ -42,6 +42,7 @@ WEIGHT_EXPLOSION = Detector(
     remedy="Clip the ratio, truncate or mask large weights, lower the staleness, halve the learning rate.",
     judge=_weight_explosion,
     parameters=(
+        *strain.parameters("weight_explosion"),
         Parameter("mean_low", 0.5, "ratio", "least mean weight that is normal without a baseline"),
         Parameter("mean_high", 2.0, "ratio", "largest mean weight that is normal without a baseline"),
     ),
@@ -62,6 +63,7 @@ MISMATCH = Detector(
     source="growth in log space, because levels differ by model: dense 1e-5 to 1e-3, mixture of experts 1e-3 to 1e-1 nats per token",
     remedy="At constant staleness check the weight sync first, then sampling temperature and precision; else lower the staleness.",
     judge=_mismatch,
+    parameters=strain.parameters("mismatch"),
 )
 
 
@@ -79,6 +81,7 @@ ENTROPY_HIGH = Detector(
     source="relative, because healthy levels span 1e-4 to 3 nats per token",
     remedy="Set the entropy coefficient to 0, tighten the upper clip, add or raise the KL penalty.",
     judge=_entropy_high,
+    parameters=strain.parameters("entropy_high"),
 )
 
 REFERENCE_ROWS = 5
@@ -161,4 +164,5 @@ KL_ACCELERATION = Detector(
     source="k3 estimator: Schulman (2020); over-optimisation grows with the root of KL: Gao et al., arXiv 2210.10760",
     remedy="Raise the KL coefficient, halve the learning rate, or reset the reference after a rollback.",
     judge=_kl_acceleration,
+    parameters=strain.parameters("kl_acceleration"),
 )

@@ -40,6 +40,10 @@ PEAK_AND_FALL = Detector(
     source="noise from successive differences: von Neumann (1941); at least the sampling error of the batch where its size is logged",
     remedy="Go back to the checkpoint nearest the peak, halve the learning rate, raise the KL coefficient.",
     judge=_peak_and_fall,
+    parameters=(
+        Parameter("errors", 1, "-", "factor on the standard errors of all gates"),
+        Parameter("share", 1, "-", "factor on the shares of the level of all gates"),
+    ),
 )
 
 
@@ -59,7 +63,7 @@ def _aux_divergence(view: View, memory: State) -> tuple[State, Finding | None]:
     task, outcome = view.task, view.outcome
     if view.now(task.name) is None or not view.aux or outcome is None:
         return memory, None
-    aux = max(view.aux, key=_aux_move)
+    aux = max(view.aux, key=_aux_move) if len(view.aux) > 1 else view.aux[0]
     kind = _diverges(view, task, aux)
     if not kind:
         return {}, None
@@ -106,7 +110,7 @@ def _diverges(view: View, task: Series, aux: Series) -> str:
     if gain_a is not None and gain_t is not None and _unit(aux) and _unit(task):
         head_a, head_t = max(1 - gain_a[2], 0.05), max(1 - gain_t[2], 0.05)
         # A steady rise is certain long before its two ends are far apart.
-        steady = stats.kendall(aux.x[-TREND_ROWS:]) > 2.5
+        steady = gain_a[0] > 0 and stats.kendall(aux.x[-TREND_ROWS:]) > 2.5
         surely_a = (gain_a[0] - (1.0 if steady else 2.5) * gain_a[1]) / head_a
         at_most_t = (gain_t[0] + 2.5 * gain_t[1]) / head_t
         least = view.limit(AUX_DIVERGENCE, "gain") * (0.4 if steady else 1.0)
@@ -116,8 +120,8 @@ def _diverges(view: View, task: Series, aux: Series) -> str:
     outcome = view.outcome
     if outcome is None or outcome.rising:
         return ""
-    surging = _aux_move(aux) > 5 and cause.aux_surge(view) is not None
-    return "surge" if surging and (outcome.dip or view.others("kl")) else ""
+    joined = outcome.dip or view.others("kl")
+    return "surge" if joined and _aux_move(aux) > 5 and cause.aux_surge(view) is not None else ""
 
 
 FAST_SHARE = 0.2

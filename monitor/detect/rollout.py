@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.detect import cause, stats
+from monitor.detect import cause, stats, strain
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.rules import from_strain, support
 from monitor.detect.view import View
@@ -22,6 +22,7 @@ LENGTH_RUNAWAY = Detector(
     source="length bias of the sequence-mean loss: Liu et al., arXiv 2503.20783",
     remedy="Shape overlong answers, mask truncated ones, or raise the cap if the answers are worth it.",
     judge=_length_runaway,
+    parameters=strain.parameters("length_runaway"),
 )
 
 
@@ -39,6 +40,7 @@ LENGTH_COLLAPSE = Detector(
     source="a shorter answer with the same accuracy is welcome, hence the second gate",
     remedy="Weaken the length penalty or format reward; check the judge and the length normaliser.",
     judge=_length_collapse,
+    parameters=strain.parameters("length_collapse"),
 )
 
 
@@ -106,4 +108,5 @@ REPETITION = Detector(
     source="degeneration into loops: Holtzman et al., arXiv 1904.09751",
     remedy="Stop and roll back; truncate loops while sampling; remove what rewards length or repetition.",
     judge=_repetition,
+    parameters=strain.parameters("repetition"),
 )

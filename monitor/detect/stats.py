@@ -31,7 +31,7 @@ def noise(x: Sequence[float]) -> float:
     """
     if len(x) < 2:
         return 0.0
-    return math.sqrt(sum((b - a) ** 2 for a, b in itertools.pairwise(x)) / (2 * (len(x) - 1)))
+    return math.hypot(*[b - a for a, b in itertools.pairwise(x)]) / math.sqrt(2 * (len(x) - 1))
 
 
 def robust_noise(x: Sequence[float]) -> float:

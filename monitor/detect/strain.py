@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.detect import stats
+from monitor.detect.contract import Parameter
 from monitor.detect.history import Series
 
 GAP = 8
@@ -31,39 +32,58 @@ SETTLED = 24
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """``scale`` is ``log``, ``linear`` or ``offset`` (distance from 1 in logs); ``sign`` the harmful direction; ``least`` the smallest
-    material change and ``floor`` the smallest noise, both on that scale. ``soft`` is added before the logarithm: what is far below it is 0."""
+    """One series watched in one harmful direction ``sign``, on behalf of the detector ``owner``.
+
+    ``scale`` is ``log``, ``linear`` or ``offset`` (distance from 1 in logs); ``floor`` is the smallest noise on that scale. ``change``, the
+    smallest material change, is a factor for ``log`` and a difference on the scale otherwise; ``parameter`` is its name among the owner's
+    thresholds. ``soft`` is added before the logarithm: what is far below it is 0.
+    """
 
     metric: str
     group: str
+    owner: str
+    parameter: str
     scale: str
     sign: int
-    least: float
+    change: float
     floor: float
     soft: float = 0.0
 
+    def least(self, limits: Mapping[str, float] | None) -> float:
+        """The smallest material change on the channel's scale."""
+        change = self.change if limits is None else limits.get(self.parameter, self.change)
+        return math.log(max(change, 1.0)) if self.scale == "log" else change
 
-def _log(metric: str, group: str, sign: int, factor: float, soft: float) -> Channel:
-    return Channel(metric, group, "log", sign, math.log(factor), 0.05, soft)
+    @property
+    def described(self) -> Parameter:
+        unit, what = {"log": ("-", "factor"), "linear": ("fraction", "difference"), "offset": ("nats", "log distance from 1")}[self.scale]
+        way = "above" if self.sign > 0 else "below"
+        return Parameter(self.parameter, self.change, unit, f"least {what} of {self.metric} {way} its baseline")
 
 
 CHANNELS: tuple[Channel, ...] = (
-    _log("entropy.mean", "entropy", +1, 1.4, 1e-3),
-    _log("kl_ref.k3", "kl", +1, 2.0, 1e-3),
-    _log("len.completion.mean", "longer", +1, 1.4, 1.0),
-    Channel("len.truncated_frac", "longer", "linear", +1, 0.15, 0.02),
-    _log("len.completion.mean", "shorter", -1, 1.5, 1.0),
-    Channel("rep.adjacent_frac", "repetition", "linear", +1, 0.04, 0.005),
-    Channel("rep.ngram_frac", "repetition", "linear", +1, 0.10, 0.01),
-    Channel("rep.top1_share", "repetition", "linear", +1, 0.08, 0.01),
-    _log("iw.ess", "weights", -1, 1.6, 1e-2),
-    Channel("iw.mean", "weights", "offset", +1, 0.2, 0.05),
-    _log("mismatch.kl.k3", "mismatch", +1, 3.0, 5e-3),
-    _log("mismatch.logp_absdiff.mean", "mismatch", +1, 2.0, 5e-3),
-    _log("opt.grad_norm", "grad", +1, 4.0, 0.0),
-    Channel("env.error_frac", "environment", "linear", +1, 0.15, 0.02),
-    Channel("env.tool_fail_frac", "environment", "linear", +1, 0.15, 0.02),
+    Channel("entropy.mean", "entropy", "entropy_high", "factor", "log", +1, 1.4, 0.05, 1e-3),
+    Channel("kl_ref.k3", "kl", "kl_acceleration", "factor", "log", +1, 2.0, 0.05, 1e-3),
+    Channel("len.completion.mean", "longer", "length_runaway", "factor", "log", +1, 1.4, 0.05, 1.0),
+    Channel("len.truncated_frac", "longer", "length_runaway", "truncated", "linear", +1, 0.15, 0.02),
+    Channel("len.completion.mean", "shorter", "length_collapse", "factor", "log", -1, 1.5, 0.05, 1.0),
+    Channel("rep.adjacent_frac", "repetition", "repetition", "adjacent", "linear", +1, 0.04, 0.005),
+    Channel("rep.ngram_frac", "repetition", "repetition", "ngram", "linear", +1, 0.10, 0.01),
+    Channel("rep.top1_share", "repetition", "repetition", "top1", "linear", +1, 0.08, 0.01),
+    Channel("iw.ess", "weights", "weight_explosion", "ess_factor", "log", -1, 1.6, 0.05, 1e-2),
+    Channel("iw.mean", "weights", "weight_explosion", "mean_offset", "offset", +1, 0.2, 0.05),
+    Channel("mismatch.kl.k3", "mismatch", "mismatch", "kl_factor", "log", +1, 3.0, 0.05, 5e-3),
+    Channel("mismatch.logp_absdiff.mean", "mismatch", "mismatch", "gap_factor", "log", +1, 2.0, 0.05, 5e-3),
+    Channel("opt.grad_norm", "grad", "grad_spike", "factor", "log", +1, 4.0, 0.05),
+    Channel("env.error_frac", "environment", "environment_errors", "errors", "linear", +1, 0.15, 0.02),
+    Channel("env.tool_fail_frac", "environment", "environment_errors", "tools", "linear", +1, 0.15, 0.02),
 )
+
+
+def parameters(owner: str) -> tuple[Parameter, ...]:
+    """The thresholds of the channels of one detector."""
+    noise = Parameter("noise", Z, "noise units", "robust standard deviations beyond the baseline from which a value is out of range")
+    return (noise, *(channel.described for channel in CHANNELS if channel.owner == owner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +123,11 @@ def baseline(series: Series, channel: Channel) -> list[float] | None:
     """``[level, slope, noise, rows]`` of the baseline, or None while there are fewer than ``LEAST`` rows of it."""
     x = series.x
     cut = len(x) - min(GAP, max(1, len(x) // 3))
-    kept = [y for v in x[:cut] if (y := scaled(v, channel)) is not None]
+    if channel.scale == "log":
+        soft = channel.soft
+        kept = [math.log(v) for v in [(v if v > 0 else 0.0) + soft for v in x[:cut]] if v > 0]
+    else:
+        kept = [y for v in x[:cut] if (y := scaled(v, channel)) is not None]
     if len(kept) < LEAST:
         return None
     level, slope = stats.trend(kept)
@@ -127,7 +151,7 @@ def excess(channel: Channel, value: float, base: list[float], ahead: int) -> tup
 
 
 def measure(
-    view_series: Mapping[str, Series], values: Mapping[str, float], bands: Mapping[str, Any], index: int
+    view_series: Mapping[str, Series], values: Mapping[str, float], bands: Mapping[str, Any], index: int, limits: Mapping[str, Mapping[str, float]]
 ) -> tuple[dict[str, Any], dict[str, Strain], set[str]]:
     """Bands of the next state, the strongest strain per group on this row, and the groups that could be judged on it."""
     after = dict(bands)
@@ -152,7 +176,9 @@ def measure(
         if beyond is None:
             continue
         change, z, normal = beyond
-        if change >= channel.least and z >= Z and (channel.group not in found or z > found[channel.group].z):
+        own = limits.get(channel.owner)
+        strained = change >= channel.least(own) and z >= (Z if own is None else own.get("noise", Z))
+        if strained and (channel.group not in found or z > found[channel.group].z):
             found[channel.group] = Strain(channel.metric, channel.group, value, normal, z)
     return after, found, judged
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 from monitor.detect.cause import Cause
-from monitor.detect.contract import Context, Detector, Finding, Row
+from monitor.detect.contract import Context, Detector, Finding, Parameter, Row
 from monitor.detect.history import Series
 from monitor.detect.knobs import named
 from monitor.detect.outcome import Outcome
@@ -17,10 +19,15 @@ TASK_FALLBACKS = ("reward.task.mean", "reward.pass_rate", "reward.total.mean")
 """Where the declared task reward was never logged, the first of these that was stands for it."""
 
 
+@lru_cache(maxsize=256)
+def _defaults(detector: str, parameters: tuple[Parameter, ...]) -> dict[str, float]:
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
 class View:
     """A row in its run: this row, the judged series up to it, what is strained and how the task stands."""
 
-    __slots__ = ("_series", "_steps", "bits", "context", "outcome", "row", "strains")
+    __slots__ = ("_series", "_steps", "bits", "context", "memo", "outcome", "row", "strains")
 
     def __init__(self, row: Row, context: Context, series: Mapping[str, Series], steps: Sequence[int]) -> None:
         self.row, self.context = row, context
@@ -28,6 +35,7 @@ class View:
         self.strains: Mapping[str, Strain] = {}
         self.bits: Mapping[str, int] = {}
         self.outcome: Outcome | None = None
+        self.memo: dict[str, Any] = {}
 
     def series(self, name: str) -> Series:
         """The history of ``name`` including this row; empty when it was never logged or is not judged."""
@@ -74,10 +82,9 @@ class View:
 
     def limit(self, detector: Detector, name: str) -> float:
         """The threshold ``name`` of ``detector``: the context's override or the default."""
-        override = self.context.limits.get(detector.id, {}).get(name)
-        if override is not None:
-            return override
-        return next(p.default for p in detector.parameters if p.name == name)
+        own = self.context.limits.get(detector.id)
+        override = own.get(name) if own else None
+        return _defaults(detector.id, detector.parameters)[name] if override is None else override
 
     def finding(
         self,
