@@ -83,7 +83,7 @@ class View:
     def limit(self, detector: Detector, name: str) -> float:
         """The threshold ``name`` of ``detector``: the context's override or the default."""
         own = self.context.limits.get(detector.id)
-        override = own.get(name) if own else None
+        override = None if own is None else own.get(name)
         return _defaults(detector.id, detector.parameters)[name] if override is None else override
 
     def finding(
