@@ -12,22 +12,24 @@ import random
 import signal
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from urllib.parse import quote
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor import wire
-from monitor.alerts.judgement import context, dump_verdict, judge
-from monitor.alerts.lifecycle import Transition
+from monitor.alerts.book import Transition, is_alarm
+from monitor.alerts.judgement import Regime, context, dump_verdict, judge
+from monitor.alerts.routing import Decision, Facts, Route, decide
 from monitor.deliver.channel import Channel, ChannelError, MessageRefused, TransportError
-from monitor.deliver.message import Excerpt, Message, excerpt
+from monitor.deliver.message import Also, Excerpt, Message, excerpt
 from monitor.deliver.retry import Policy
 from monitor.deliver.slack import Slack
 from monitor.deliver.webhook import Webhook
-from monitor.detect.contract import Row
+from monitor.detect.contract import Context, Row
 from monitor.settings import Settings, SettingsError
 from monitor.store import deliveries, embedded, evaluation
 from monitor.store.database import DatabaseUnreachable, create_engine, require_current, transaction
@@ -54,11 +56,14 @@ class Pace:
 
 
 class Worker:
-    """One process's share of the work. ``link`` is the address of the pages; ``channels`` carry the alerts."""
+    """One process's share of the work. ``link`` is the address of the pages; ``channels`` carry the alerts as ``routes`` say."""
 
-    def __init__(self, engine: AsyncEngine, channels: Sequence[Channel], *, link: str = "", pace: Pace = Pace()) -> None:
+    def __init__(
+        self, engine: AsyncEngine, channels: Sequence[Channel], *, routes: Sequence[Route] = (), link: str = "", pace: Pace = Pace()
+    ) -> None:
         self.engine = engine
         self.channels = tuple(channels)
+        self.routes = tuple(routes)
         self.link = link
         self.pace = pace
         self._away = False
@@ -121,9 +126,8 @@ class Worker:
                     return False
                 began = time.perf_counter()
                 items = await evaluation.unseen(conn, claimed, self.pace.rows)
-                rows = [Row(claimed.rows + i, item.step or 0, item.values or {}) for i, item in enumerate(i for i in items if i.values is not None)]
-                about = context(algorithm=claimed.algorithm, signal=claimed.signal, task=claimed.task, aux=claimed.aux, config=claimed.config)
-                judged = judge(claimed.uid, claimed.state, rows, about)
+                rows = [item for item in items if item.values is not None]
+                judged = judge(claimed.uid, claimed.state, _judgeable(claimed, items), self._about(claimed))
                 born = await evaluation.save(
                     conn,
                     claimed,
@@ -132,7 +136,7 @@ class Worker:
                     state=judged.state,
                     severity=judged.verdict.state,
                     verdict=dump_verdict(judged.verdict),
-                    changes=self._changes(claimed, items, judged.transitions),
+                    changes=await self._changes(conn, claimed, rows, judged.transitions),
                     open_episodes=judged.book.open,
                     seconds=time.perf_counter() - began,
                 )
@@ -148,14 +152,19 @@ class Worker:
                 wake.set()
         return True
 
-    def _changes(self, claimed: Claim, items: Sequence[Item], transitions: Sequence[Transition]) -> list[Change]:
-        """Each transition with the time of its row and the channels that carry it: alarms and their ends go to all."""
-        rows = [item for item in items if item.values is not None]
-        names = tuple(channel.name for channel in self.channels)
-        changes = []
-        for moved in transitions:
-            row = rows[moved.index - claimed.rows]
-            changes.append(Change(moved, row.at, row.seq, names if moved.alarms else ()))
+    def _about(self, claimed: Claim) -> Context:
+        return context(algorithm=claimed.algorithm, signal=claimed.signal, task=claimed.task, aux=claimed.aux, config=claimed.config)
+
+    async def _changes(self, conn: AsyncConnection, claimed: Claim, rows: Sequence[Item], moved: Sequence[Transition]) -> list[Change]:
+        """Each transition with the time of its row and who is told of it."""
+        now, silences, changes = datetime.now(UTC), None, []
+        for each in moved:
+            decision = Decision(muted=f"{each.held_by} explains it" if each.held_by else None)
+            if each.alarms and is_alarm(each.to_state):
+                silences = await evaluation.silences(conn) if silences is None else silences
+                decision = decide(_facts(claimed, each), now, silences, self.routes, [channel.name for channel in self.channels])
+            row = rows[each.index - claimed.rows]
+            changes.append(Change(each, row.at, row.seq, decision.channels, decision.muted))
         return changes
 
     async def _put_off(self, claimed: Claim, error: Exception) -> None:
@@ -187,6 +196,21 @@ class Worker:
             await deliveries.record(conn, due, outcome)
 
 
+def _judgeable(claimed: Claim, items: Sequence[Item]) -> Iterator[Row | Regime]:
+    """Rows numbered on from those judged before, and the changes of regime between them."""
+    index = claimed.rows
+    for item in items:
+        if item.values is not None:
+            yield Row(index, item.step or 0, item.values)
+            index += 1
+        elif item.kind == "regime":
+            yield Regime()
+
+
+def _facts(claimed: Claim, moved: Transition) -> Facts:
+    return Facts(claimed.project, claimed.uid, claimed.name, moved.detector, moved.organ, moved.to_state, claimed.tags)
+
+
 def failed(due: Due, error: TransportError, policy: Policy, dice: float) -> Outcome:
     """What to do about a message that was not taken."""
     if isinstance(error, MessageRefused):
@@ -215,6 +239,8 @@ def compose(due: Due, link: str) -> Message:
         at=due.at,
         finding=due.finding,
         verdict=due.verdict,
+        incident=due.incident,
+        cascade=tuple(Also(each.detector, each.severity, each.title, each.since_step) for each in due.cascade),
         link=f"{link}/run/{quote(due.run, safe='')}?step={due.step}" if link else "",
         excerpts=tuple(_excerpt(sample) for sample in due.samples),
     )

@@ -27,14 +27,22 @@ class Judgement:
     verdict: verdict.Verdict
 
 
-def judge(run: str, state: Mapping[str, Any], rows: Iterable[Row], context: Context) -> Judgement:
-    """Judges ``rows`` of a run after all that ``state`` remembers; an empty state is that of a run before its first row."""
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """A deliberate change of the run between two rows: baselines start anew."""
+
+
+def judge(run: str, state: Mapping[str, Any], items: Iterable[Row | Regime], context: Context) -> Judgement:
+    """Judges rows of a run after all that ``state`` remembers; an empty state is that of a run before its first row."""
     detectors = state["detect"] if state else fold.initial()
     book = lifecycle.load(state["book"]) if state else lifecycle.Book(run)
     transitions: list[lifecycle.Transition] = []
-    for row in rows:
-        detectors, findings = fold.observe(detectors, row, context)
-        book, changes = lifecycle.advance(book, row, findings)
+    for item in items:
+        if isinstance(item, Regime):
+            detectors = fold.new_regime(detectors)
+            continue
+        detectors, findings = fold.observe(detectors, item, context)
+        book, changes = lifecycle.advance(book, item, findings)
         transitions += changes
     said = verdict.verdict(book, fold.organs(detectors, context))
     return Judgement({"detect": detectors, "book": lifecycle.dump(book)}, book, tuple(transitions), said)
@@ -47,10 +55,11 @@ def context(
     task: str | None = None,
     aux: Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Context:
     """The context of a run as declared; what it does not declare has the catalogue's names. The sum of
     the auxiliary rewards is always among them."""
-    declared: dict[str, Any] = {"algorithm": algorithm, "signal": signal, "config": config or {}}
+    declared: dict[str, Any] = {"algorithm": algorithm, "signal": signal, "config": config or {}, "limits": limits or {}}
     if task:
         declared["task"] = task
     declared["aux"] = tuple(dict.fromkeys((*aux, AUXILIARY)))

@@ -102,6 +102,8 @@ def judge(log: Log, context: Context, watchers: Iterable[Watcher] = ()) -> Diagn
         state, findings = fold.observe(state, row, context)
         book, transitions = lifecycle.advance(book, row, findings)
         for change in transitions:
+            if change.to_state == change.from_state:
+                continue
             if change.to_state in SEVERITIES:
                 entry = Entry(row.index, dataclasses.replace(change.finding, severity=change.to_state), change.alert)
                 found.entries.append(entry)

@@ -24,11 +24,22 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
+class Also:
+    """Another alarm of the same incident."""
+
+    detector: str
+    severity: str
+    title: str
+    since_step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One change of one alert on one run.
 
     ``uid`` is the transition's and the receiver's key for deduplication; ``alert`` the episode's, which groups the messages of one story.
-    ``verdict`` is the run's sentence at that time, ``link`` the run's page at the step.
+    ``incident`` groups the alerts of one story, of which ``cascade`` names the others, first mover first. ``verdict`` is the run's sentence at
+    that time, ``link`` the run's page at the step.
     """
 
     uid: str
@@ -48,6 +59,8 @@ class Message:
     verdict: str = ""
     link: str = ""
     excerpts: tuple[Excerpt, ...] = ()
+    incident: str = ""
+    cascade: tuple[Also, ...] = ()
 
     @property
     def title(self) -> str:
@@ -88,6 +101,9 @@ class Message:
             labelled = [("What it was", finding.evidence)]
         elif finding.refutation:
             labelled.append(("What would speak against it", finding.refutation))
+        if self.cascade:
+            lines = (f"step {each.since_step:,}: {each.title.rstrip('.')} ({each.severity})" for each in self.cascade)
+            labelled.append(("Same incident, in the order it began", "\n".join(lines)))
         return tuple((label, text) for label, text in labelled if text)
 
 

@@ -21,6 +21,7 @@ def _said(text: str, schema: dict[str, Any]) -> dict[str, Any]:
 _DATA: dict[str, dict[str, Any]] = {
     "id": _said("The change of the alert; the same on every attempt, so drop what you have seen.", {"type": "string", "format": "uuid"}),
     "alert": _said("The alert; the same for all its changes.", {"type": "string"}),
+    "incident": _said("What groups alerts that are one story; empty for none.", {"type": "string"}),
     "project": _TEXT,
     "run": _said("The run's identifier.", _TEXT),
     "run_name": _TEXT,
@@ -43,6 +44,16 @@ _DATA: dict[str, dict[str, Any]] = {
     "baseline": _said("What was normal for this run.", _maybe(_NUMBER)),
     "limit": _said("The threshold that was crossed.", _maybe(_NUMBER)),
     "moved": _said("Other metrics that moved, first mover first.", {"type": "array", "items": _TEXT}),
+    "cascade": {
+        "description": "The other alarms of the incident, first mover first.",
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"detector": _TEXT, "severity": {"enum": _STATES}, "title": _TEXT, "since_step": _STEP},
+            "required": ["detector", "severity", "title", "since_step"],
+            "additionalProperties": False,
+        },
+    },
     "link": _said("The run's page at the step; empty if no public address is set.", _TEXT),
     "rollouts": {
         "type": "array",

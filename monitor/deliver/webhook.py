@@ -51,6 +51,7 @@ def body(message: Message) -> dict[str, Any]:
             "data": {
                 "id": message.uid,
                 "alert": message.alert,
+                "incident": message.incident,
                 "project": message.project,
                 "run": message.run,
                 "run_name": message.run_name,
@@ -73,6 +74,7 @@ def body(message: Message) -> dict[str, Any]:
                 "baseline": finding.baseline,
                 "limit": finding.limit,
                 "moved": finding.moved,
+                "cascade": [{"detector": e.detector, "severity": e.severity, "title": e.title, "since_step": e.since_step} for e in message.cascade],
                 "link": message.link,
                 "rollouts": [{"step": e.step, "pick": e.pick, "text": e.text, "rewards": e.rewards} for e in message.excerpts],
             },

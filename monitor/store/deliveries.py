@@ -6,17 +6,18 @@ out, and the next worker sends the same message with the same uid. Per run and c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Column, ColumnElement, and_, case, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from monitor.alerts.lifecycle import load_finding
+from monitor.alerts.book import ALARMS, load_finding
 from monitor.detect.contract import Finding
-from monitor.store.tables import alert, channel, delivery, delivery_attempt, evaluation, rollout, run, transition
+from monitor.store.tables import alert, channel, delivery, delivery_attempt, evaluation, incident, rollout, run, transition
 
 OUTCOMES = ("sending", "delivered", "failed", "refused")
 """Of an attempt. ``sending`` that stays so is a worker that died; ``refused``: this message will never be taken."""
@@ -33,6 +34,16 @@ class Sample:
     pick: str
     turns: list[dict[str, str]]
     rewards: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another alarm of the same incident; ``since_step`` is where it began."""
+
+    detector: str
+    severity: str
+    title: str
+    since_step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,9 @@ class Due:
     at: datetime
     finding: Finding
     verdict: str
-    samples: tuple[Sample, ...] = field(default=())
+    incident: str = ""
+    samples: tuple[Sample, ...] = ()
+    cascade: tuple[Other, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +175,39 @@ async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) ->
             transition.c.at,
             transition.c.finding,
             evaluation.c.verdict["sentence"].as_string().label("verdict"),
+            incident.c.uid.label("incident"),
         )
         .join_from(delivery, transition)
         .join(alert, alert.c.id == transition.c.alert_id)
         .join(run, run.c.id == transition.c.run_id)
         .outerjoin(evaluation, evaluation.c.run_id == run.c.id)
+        .outerjoin(incident, incident.c.id == alert.c.incident_id)
         .where(delivery.c.id.in_(leased))
         .order_by(delivery.c.id)
     )
     found = []
     for row in rows.mappings().all():
-        facts = {**row, "uid": str(row["uid"]), "alert": str(row["alert"]), "finding": load_finding(row["finding"]), "verdict": row["verdict"] or ""}
-        samples = await _samples(conn, row["run_id"], row["step"]) if row["to_state"] not in ("resolved", "ok") else ()
-        found.append(Due(attempt=leased[row["id"]], failures=failures, samples=samples, **facts))
+        texts = {name: str(row[name] or "") for name in ("uid", "alert", "incident", "verdict")}
+        raised = row["to_state"] not in ("resolved", "ok")
+        more: dict[str, Any] = {
+            "samples": await _samples(conn, row["run_id"], row["step"]) if raised else (),
+            "cascade": await _cascade(conn, texts["incident"], texts["alert"]) if texts["incident"] else (),
+        }
+        found.append(Due(attempt=leased[row["id"]], failures=failures, **{**row, **texts, "finding": load_finding(row["finding"])}, **more))
     return found
+
+
+async def _cascade(conn: AsyncConnection, incident_uid: str, but: str, n: int = 10) -> tuple[Other, ...]:
+    """The other alarms of an incident, in the order in which they began."""
+    began = func.least(alert.c.finding["since_step"].as_integer(), alert.c.opened_step)
+    rows = await conn.execute(
+        select(alert.c.detector, alert.c.severity, alert.c.finding["title"].as_string().label("title"), began.label("began"))
+        .join(incident, incident.c.id == alert.c.incident_id)
+        .where(incident.c.uid == UUID(incident_uid), alert.c.uid != UUID(but), alert.c.severity.in_(ALARMS))
+        .order_by(began, alert.c.id)
+        .limit(n)
+    )
+    return tuple(Other(row.detector, row.severity, row.title or row.detector, row.began) for row in rows)
 
 
 async def _samples(conn: AsyncConnection, run_id: int, step: int, n: int = 2) -> tuple[Sample, ...]:

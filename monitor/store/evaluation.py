@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, case, exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from monitor import wire
-from monitor.alerts.lifecycle import Episode, Transition
-from monitor.store.tables import alert, delivery, evaluation, event, metric_set, point, run, transition
+from monitor.alerts.book import ALARMS, Episode, Transition
+from monitor.alerts.routing import Silence
+from monitor.store.tables import alert, delivery, evaluation, event, incident, metric_set, point, run, silence, transition
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition, when it happened in the run's own time, and the names of the channels that carry it."""
+    """A transition, when it happened in the run's own time, and the names of the channels that carry it, or why none does.
+
+    The end of an alarm goes to the channels that carried its beginning, whatever ``channels`` says.
+    """
 
     transition: Transition
     at: datetime
     seq: int
     channels: tuple[str, ...] = ()
+    muted: str | None = None
 
 
 async def claim(conn: AsyncConnection) -> Claim | None:
@@ -140,9 +145,7 @@ async def save(
     A transition that is stored already (the same rows judged again) stays as it is and is not delivered again. ``seconds`` is what judging
     took.
     """
-    born = 0
-    for change in changes:
-        born += await _write(conn, claimed.run_id, change)
+    born = await write(conn, claimed.run_id, changes)
     ages = [{"key": UUID(episode.uid), "step": episode.last_step} for episode in open_episodes]
     if ages:
         later = update(alert).where(alert.c.uid == bindparam("key"), alert.c.last_step < bindparam("step"))
@@ -165,42 +168,95 @@ async def save(
     return born
 
 
-async def _write(conn: AsyncConnection, run_id: int, change: Change) -> int:
-    """One transition with its alert and its deliveries; returns the number of deliveries."""
-    moved, finding = change.transition, wire.spelled(change.transition.finding)
+async def write(conn: AsyncConnection, run_id: int, changes: Sequence[Change]) -> int:
+    """Stores transitions with their incidents, alerts and deliveries; returns how many deliveries are new."""
+    born, touched = 0, set[int]()
+    for change in changes:
+        incident_id = await _incident(conn, run_id, change) if change.transition.incident else None
+        if incident_id is not None:
+            touched.add(incident_id)
+        alert_id = await _alert(conn, run_id, incident_id, change)
+        born += await _transition(conn, run_id, alert_id, change)
+    if touched:
+        await _settle(conn, touched, changes[-1])
+    return born
+
+
+async def _incident(conn: AsyncConnection, run_id: int, change: Change) -> int:
+    moved = change.transition
+    opening = insert(incident).values(
+        uid=UUID(moved.incident),
+        run_id=run_id,
+        number=moved.incident_number,
+        severity=moved.severity,
+        state="open",
+        opened_step=moved.step,
+        opened_at=change.at,
+    )
+    worst = case((incident.c.severity == "critical", "critical"), else_=opening.excluded.severity)
+    return int(
+        (await conn.execute(opening.on_conflict_do_update(index_elements=["uid"], set_={"severity": worst}).returning(incident.c.id))).scalar_one()
+    )
+
+
+async def _settle(conn: AsyncConnection, touched: set[int], last: Change) -> None:
+    """An incident is open while one of its alarms is; one that opens again is not acknowledged any more."""
+    alarm = exists().where(alert.c.incident_id == incident.c.id, alert.c.state == "open", alert.c.severity.in_(ALARMS))
+    mine = update(incident).where(incident.c.id.in_(touched))
+    over = {"state": "resolved", "resolved_at": last.at, "resolved_step": last.transition.step}
+    again = {"state": "open", "resolved_at": None, "resolved_step": None, "acknowledged_at": None, "acknowledged_by": None}
+    await conn.execute(mine.where(~alarm, incident.c.state == "open").values(**over))
+    await conn.execute(mine.where(alarm, incident.c.state == "resolved").values(**again))
+
+
+async def _alert(conn: AsyncConnection, run_id: int, incident_id: int | None, change: Change) -> int:
+    moved = change.transition
     closed = moved.to_state in ("resolved", "ok")
     current = {
+        "incident_id": incident_id,
         "severity": moved.severity if closed else moved.to_state,
         "state": "resolved" if closed else "open",
         "resolved_step": moved.step if closed else None,
         "resolved_at": change.at if closed else None,
-        "finding": finding,
+        "finding": wire.spelled(moved.finding),
     }
     fixed = {"uid": UUID(moved.alert), "run_id": run_id, "detector": moved.detector, "organ": moved.organ}
     opening = insert(alert).values(**fixed, opened_step=moved.opened_step, opened_at=change.at, last_step=moved.step, **current)
-    alert_id = (await conn.execute(opening.on_conflict_do_update(index_elements=["uid"], set_=current).returning(alert.c.id))).scalar_one()
-    transition_id = (
-        await conn.execute(
-            insert(transition)
-            .values(
-                uid=UUID(moved.uid),
-                alert_id=alert_id,
-                run_id=run_id,
-                seq=change.seq,
-                step=moved.step,
-                from_state=moved.from_state,
-                to_state=moved.to_state,
-                reason=moved.reason,
-                finding=finding,
-            )
-            .on_conflict_do_nothing(index_elements=["uid"])
-            .returning(transition.c.id)
-        )
-    ).scalar_one_or_none()
-    if transition_id is None or not change.channels:
+    return int((await conn.execute(opening.on_conflict_do_update(index_elements=["uid"], set_=current).returning(alert.c.id))).scalar_one())
+
+
+async def _transition(conn: AsyncConnection, run_id: int, alert_id: int, change: Change) -> int:
+    """Stores a transition unless it is known, with its deliveries; returns their number."""
+    moved, channels = change.transition, change.channels
+    if moved.alarms and moved.to_state == "resolved":
+        told = select(delivery.c.channel).join_from(delivery, transition).where(transition.c.alert_id == alert_id).distinct()
+        channels = tuple(sorted(await conn.scalars(told)))
+    new = insert(transition).values(
+        uid=UUID(moved.uid),
+        alert_id=alert_id,
+        run_id=run_id,
+        seq=change.seq,
+        step=moved.step,
+        from_state=moved.from_state,
+        to_state=moved.to_state,
+        reason=moved.reason,
+        muted=change.muted,
+        finding=wire.spelled(moved.finding),
+    )
+    stored = await conn.execute(new.on_conflict_do_nothing(index_elements=["uid"]).returning(transition.c.id))
+    transition_id = stored.scalar_one_or_none()
+    if transition_id is None or not channels:
         return 0
-    await conn.execute(insert(delivery), [{"transition_id": transition_id, "channel": channel} for channel in change.channels])
-    return len(change.channels)
+    await conn.execute(insert(delivery), [{"transition_id": transition_id, "channel": name} for name in channels])
+    return len(channels)
+
+
+async def silences(conn: AsyncConnection) -> list[Silence]:
+    """The silences that have not run out."""
+    rows = await conn.execute(
+        select(silence.c.matcher, silence.c.reason, silence.c.author, silence.c.until).where(silence.c.until > func.now()).order_by(silence.c.id)
+    )
+    return [Silence(row.matcher, row.reason, row.author, row.until) for row in rows]
 
 
 async def fail(conn: AsyncConnection, claimed: Claim, sentence: str, wait_s: float) -> None:

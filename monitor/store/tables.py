@@ -214,13 +214,83 @@ evaluation = Table(
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("seconds", Float(53), nullable=False, server_default="0"),
     _time("retry_at", nullable=True),
+    _time("deadline_at", nullable=True),
+    _time("ended_at", nullable=True),
     _time("updated_at", default=True),
+    Index(None, "deadline_at"),
 )
 """How far a run has been judged: ``seq`` is the cursor, ``state`` the folded detectors and the alert book, ``verdict`` what a page shows.
 
 ``severity`` is the verdict's state (``monitor.alerts.verdict.STATES``, or ``unknown`` before the first row) and ``seconds`` the time that
-judging took so far. After ``failures`` in a row the run is left alone until ``retry_at``.
+judging took so far. After ``failures`` in a row the run is left alone until ``retry_at``. A run that is still silent at ``deadline_at`` has
+stalled; ``ended_at`` is the end of the run (``run.finished_at``) that has been judged.
 """
+
+incident = Table(
+    "incident",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("uid", Uuid, nullable=False, unique=True),
+    _run_key(),
+    Column("number", Integer, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("opened_step", BigInteger, nullable=False),
+    _time("opened_at"),
+    Column("resolved_step", BigInteger),
+    _time("resolved_at", nullable=True),
+    _time("acknowledged_at", nullable=True),
+    Column("acknowledged_by", Text),
+    Column("mark", Text),
+    UniqueConstraint("run_id", "number"),
+    Index(None, "state", "opened_at"),
+)
+"""Alarms of one run that are one story. ``state`` is ``open`` or ``resolved``, ``severity`` the highest so far; ``mark`` is what a person said
+afterwards: ``true`` alarm or ``false`` alarm."""
+
+note = Table(
+    "note",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("incident_id", BigInteger, ForeignKey("incident.id", ondelete="CASCADE"), nullable=False),
+    _time("at", default=True),
+    Column("author", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False, server_default=""),
+    Index(None, "incident_id"),
+)
+"""What people did about an incident: ``kind`` is ``comment``, ``acknowledge``, ``resolve`` or ``mark``."""
+
+silence = Table(
+    "silence",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("matcher", JSONB, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    _time("created_at", default=True),
+    _time("until"),
+)
+"""Nobody is told of alarms that match before ``until``. ``matcher`` maps project, run, detector, organ or tag to a pattern."""
+
+beat = Table(
+    "beat",
+    metadata,
+    Column("component", Text, primary_key=True),
+    _time("at"),
+)
+"""When a component of ours was last alive."""
+
+blind = Table(
+    "blind",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("component", Text, nullable=False),
+    _time("from_at"),
+    _time("to_at"),
+    Index(None, "to_at"),
+)
+"""When a component of ours was down: silence then says nothing about a run."""
 
 alert = Table(
     "alert",
@@ -228,6 +298,7 @@ alert = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("uid", Uuid, nullable=False, unique=True),
     _run_key(),
+    Column("incident_id", BigInteger, ForeignKey("incident.id", ondelete="SET NULL")),
     Column("detector", Text, nullable=False),
     Column("organ", Text, nullable=False),
     Column("severity", Text, nullable=False),
@@ -239,6 +310,7 @@ alert = Table(
     _time("resolved_at", nullable=True),
     Column("finding", JSONB, nullable=False),
     Index(None, "run_id", "state"),
+    Index(None, "incident_id"),
     Index(None, "opened_at"),
 )
 """One episode of one detector on one run, from its opening to its resolution.
@@ -258,12 +330,13 @@ transition = Table(
     Column("from_state", Text, nullable=False),
     Column("to_state", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("muted", Text),
     Column("finding", JSONB, nullable=False),
     _time("at", default=True),
     Index(None, "alert_id"),
     Index(None, "run_id", "id"),
 )
-"""Every change of an alert, with its reason: the outbox. ``uid`` is what receivers deduplicate by."""
+"""Every change of an alert, with its reason: the outbox. ``uid`` is what receivers deduplicate by; ``muted`` says why nobody was told."""
 
 delivery = Table(
     "delivery",

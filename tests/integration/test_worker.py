@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 from runs import Feed, broken, good, until
-from sqlalchemy import func, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from monitor import wire
+from monitor.alerts.routing import Route
 from monitor.deliver.webhook import Webhook
-from monitor.store.tables import alert, delivery, evaluation, run, transition
+from monitor.store.tables import alert, delivery, evaluation, incident, run, silence, transition
 from monitor.worker import Pace, Worker
 
 NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called")
@@ -145,3 +147,58 @@ async def test_a_run_that_cannot_be_judged_stops_no_other_and_loses_nothing(engi
     assert await moves(engine, "bad") == [("ok", "critical", "opened", 3)]
     (said,) = await all_rows(engine, select(evaluation).where(of_bad))
     assert said["failures"] == 0 and said["severity"] == "critical"
+
+
+async def test_a_symptom_is_stored_in_the_incident_of_its_cause_and_nobody_is_told(engine: AsyncEngine) -> None:
+    """No sample has an advantage while the gradient is not finite: one story, told once."""
+    feed = await Feed(engine, "r1").start()
+    await feed.rows([{**row, "adv.nonzero_frac": 0.9} for row in good(12)])
+    await feed.rows([{**row, "adv.nonzero_frac": 0.0} for row in broken(12)])
+    worker = Worker(engine, [NOWHERE])
+    await judge_all(worker)
+    (story,) = await all_rows(engine, select(incident))
+    assert (story["state"], story["severity"], story["number"], story["opened_step"]) == ("open", "critical", 1, 12)
+    found = await all_rows(
+        engine, select(alert.c.detector, alert.c.incident_id, transition.c.muted).join_from(transition, alert).order_by(transition.c.id)
+    )
+    assert {row["detector"] for row in found} >= {"non_finite", "no_signal"} and {row["incident_id"] for row in found} == {story["id"]}
+    assert {row["muted"] for row in found if row["detector"] == "no_signal"} == {"non_finite explains it"}
+    assert len(await all_rows(engine, select(delivery))) == 1
+
+    await feed.rows([{**row, "adv.nonzero_frac": 0.9} for row in good(12)])
+    await judge_all(worker)
+    (story,) = await all_rows(engine, select(incident))
+    assert story["state"] == "resolved" and story["resolved_step"] is not None
+    assert len(await all_rows(engine, select(delivery))) == 2
+
+
+async def test_silences_and_routes_decide_who_is_told_and_muting_changes_no_state(engine: AsyncEngine) -> None:
+    async with engine.begin() as conn:
+        until = datetime.now(UTC) + timedelta(hours=1)
+        await conn.execute(insert(silence).values(matcher={"run": "quiet"}, reason="known", author="ada", until=until))
+    for uid in ("quiet", "loud"):
+        feed = await Feed(engine, uid, tags=["prod"] if uid == "loud" else []).start()
+        await feed.rows(good(3) + broken(1))
+    other = Webhook("other", "http://127.0.0.1:9/never-called")
+    worker = Worker(engine, [NOWHERE, other], routes=[Route(("other",), {"tag": "prod"}), Route(("webhook",), {"project": "elsewhere"})])
+    await judge_all(worker)
+    query = select(run.c.uid, transition.c.to_state, transition.c.muted, delivery.c.channel)
+    found = await all_rows(
+        engine, query.join_from(transition, run).outerjoin(delivery, delivery.c.transition_id == transition.c.id).order_by(run.c.id)
+    )
+    assert [row["to_state"] for row in found] == ["critical", "critical"]
+    assert found[0]["muted"].startswith("silenced by ada until ") and found[0]["channel"] is None
+    assert (found[1]["muted"], found[1]["channel"]) == (None, "other")
+    assert {row["severity"] for row in await all_rows(engine, select(evaluation.c.severity))} == {"critical"}
+
+
+async def test_a_change_of_regime_starts_baselines_anew(engine: AsyncEngine) -> None:
+    feed = await Feed(engine, "r1").start()
+    await feed.rows(good(5))
+    worker = Worker(engine, [])
+    await judge_all(worker)
+    await feed.rows([], events=[wire.Event(at=1.77e9, kind="regime", step=5, detail={"max_length": 512})])
+    await feed.rows(good(1))
+    await judge_all(worker)
+    (said,) = await all_rows(engine, select(evaluation))
+    assert said["rows"] == 6 and len(said["state"]["detect"]["history"]["opt.loss"]["x"]) == 1

@@ -1,0 +1,55 @@
+"""Which alarms are one story, and which of them are explained by another.
+
+Alarms of a run that begin within :data:`WINDOW` rows of each other are one incident. Inside it, a symptom whose cause is an open alarm of at
+least the same severity, raised no later, is held: it is stored and shown, and nobody is told. When it outlives its cause, they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from monitor.alerts.book import Book, Episode, is_alarm, rank
+
+WINDOW = 10
+"""Rows after an incident last grew within which a new alarm joins it."""
+
+SYMPTOMS: Mapping[str, frozenset[str]] = {
+    "mismatch": frozenset(("weight_explosion", "kl_acceleration", "entropy_high", "grad_spike", "peak_and_fall")),
+    "staleness": frozenset(("mismatch", "weight_explosion", "kl_acceleration")),
+    "weight_explosion": frozenset(("kl_acceleration", "entropy_high", "entropy_low", "grad_spike", "peak_and_fall")),
+    "huge_advantage": frozenset(("grad_spike", "weight_explosion", "kl_acceleration")),
+    "grad_spike": frozenset(("kl_acceleration", "peak_and_fall")),
+    "aux_divergence": frozenset(("entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition", "truncation", "peak_and_fall")),
+    "audit_gap": frozenset(("entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition")),
+    "repetition": frozenset(("length_runaway", "truncation", "entropy_low", "slowdown")),
+    "length_runaway": frozenset(("truncation", "slowdown")),
+    "truncation": frozenset(("all_fail", "no_signal", "slowdown", "peak_and_fall")),
+    "environment_errors": frozenset(("all_fail", "no_signal", "peak_and_fall", "slowdown")),
+    "all_fail": frozenset(("no_signal", "learning_nothing")),
+    "no_signal": frozenset(("learning_nothing",)),
+    "entropy_low": frozenset(("no_signal", "learning_nothing")),
+}
+"""Cause -> what follows from it. A number that is not finite spoils everything computed after it and explains every other alarm."""
+
+
+def explains(cause: Episode, symptom: Episode) -> bool:
+    """Whether an open alarm accounts for another of the same incident."""
+    if cause is symptom or cause.incident != symptom.incident or not is_alarm(cause.state) or rank(cause.state) < rank(symptom.state):
+        return False
+    if (cause.alarm_index or 0) > (symptom.alarm_index or 0):
+        return False
+    name, other = cause.finding.detector, symptom.finding.detector
+    return other in SYMPTOMS.get(name, ()) or name == "non_finite"
+
+
+def holder(symptom: Episode, open_: Iterable[Episode]) -> str:
+    """The detector that explains ``symptom``: of several causes the one raised first; empty if none does."""
+    causes = [cause for cause in open_ if explains(cause, symptom)]
+    return min(causes, key=lambda cause: cause.alarm_index or 0).finding.detector if causes else ""
+
+
+def joined(book: Book, index: int) -> int:
+    """The number of the incident that an alarm beginning at row ``index`` belongs to: the newest if it is open and grew lately, else a new
+    one."""
+    open_ = book.incidents > 0 and any(episode.incident == book.incidents and is_alarm(episode.state) for episode in book.episodes.values())
+    return book.incidents if open_ and index - book.grown_index <= WINDOW else book.incidents + 1
