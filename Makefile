@@ -18,6 +18,7 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -m dashboards.bundle
 	@touch $@
 
 demo: install ## train a policy into a collapse and watch it: collector, worker, dashboards, trainer
