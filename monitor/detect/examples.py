@@ -207,7 +207,7 @@ QUIET: Mapping[str, Example] = {
         at=10,
     ),
     "audit_gap": Example(
-        "reward.audit.mean", "a stricter verifier, always .15 lower", lambda age, row: {"reward.audit.mean": row["reward.task.mean"] - 0.15}, at=0
+        "reward.audit.mean", "a stricter verifier, always .25 lower", lambda age, row: {"reward.audit.mean": row["reward.task.mean"] - 0.25}, at=0
     ),
     "eval_gap": Example(
         "eval.task.mean", "evaluations wobble", lambda age, row: {"eval.task.mean": 0.6 + 0.03 * _noise(age, "v")} if age % 5 == 0 else {}, at=5

@@ -157,23 +157,21 @@ def _audit_gap(view: View, memory: State) -> tuple[State, Finding | None]:
     gap = float(f"{now_t - now_a:.6g}")
     gaps = [*memory.get("gaps", []), gap][-40:]
     after: State = {"gaps": gaps}
-    if len(gaps) < 4:
+    if len(gaps) < 5:
         return after, None
-    usual = stats.median(gaps[:-3]) if len(gaps) >= 8 else 0.0
-    recent = gaps[-2:]
+    usual = stats.median(gaps[:-3])
     least = view.limit(AUDIT_GAP, "gap") * _span(task, audit)
-    noise = stats.robust_noise(gaps[:-2]) if len(gaps) > 8 else 0.0
-    apart = [g - usual for g in recent]
-    if min(apart) > max(least, 4 * noise):
-        up = True
-    elif max(apart) < -max(least, 4 * noise):
-        up = False
-    else:
+    noise = max(stats.robust_noise(gaps[:-3]), stats.scatter(gaps[:-3])) if len(gaps) > 9 else 0.0
+    apart = [g - usual for g in gaps[-3:]]
+    # Two rows are enough for a gap twice as wide.
+    up = min(apart) > max(least, 4 * noise) or min(apart[1:]) > 2 * max(least, 4 * noise)
+    down = max(apart) < -max(least, 4 * noise) or max(apart[1:]) < -2 * max(least, 4 * noise)
+    if not up and not down:
         return after, None
     why = cause.CHEATED if up else cause.VERIFIER
     return after, view.finding(
         AUDIT_GAP,
-        "critical" if min(abs(a) for a in apart) > 2 * least else "warning",
+        "critical" if min(abs(a) for a in apart[1:]) > 2 * least else "warning",
         audit.name,
         now_a,
         title="The trained reward and the independent one part ways",
@@ -198,7 +196,8 @@ AUDIT_GAP = Detector(
     title="Audit gap",
     needs=(("reward.audit.mean",), ("task",)),
     rule="The reward that is trained and a verifier that is not trained on disagree by much more than they used to, in either direction.",
-    formula="gap - usual gap > max(gap * range, 4 noise units) on two rows; the usual gap is the median so far, 0 in the first eight rows",
+    formula="gap - usual gap > max(gap * range, 4 noise units) on three rows, or twice that on two; the usual gap is the "
+    "median of the 40 rows before",
     source="a held-out verifier is the only scalar that tells a hack from learning: Gao et al., arXiv 2210.10760",
     remedy="Stop; read rollouts that score full on one side and fail on the other; repair the verifier before training on.",
     judge=_audit_gap,

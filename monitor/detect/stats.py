@@ -43,6 +43,16 @@ def robust_noise(x: Sequence[float]) -> float:
     return MAD_TO_SD * middle / math.sqrt(2)
 
 
+def scatter(x: Sequence[float]) -> float:
+    """Robust standard deviation around the resistant line of :func:`trend`, which also sees slow wandering; 0 for fewer than six values."""
+    n = len(x)
+    if n < 6:
+        return 0.0
+    level, slope = trend(x)
+    middle = n - 1 - (n // 3 - 1) / 2
+    return MAD_TO_SD * median([abs(v - level - slope * (i - middle)) for i, v in enumerate(x)])
+
+
 def trend(x: Sequence[float]) -> tuple[float, float]:
     """``(level, slope)`` at the end of ``x``: a line through the medians of the first and the last third (Tukey's resistant line).
 
