@@ -61,6 +61,13 @@ MISMATCH = Cause(
     "Compare the log-probabilities of one batch on both sides; then temperature, precision and the weight sync, in this order.",
     ("temperature", "weights"),
 )
+UNSYNCED = Cause(
+    "weight sync failed",
+    "the sampler keeps older weights than it reports: a weight sync that fails without an error",
+    "the sampler's parameters equal the trainer's right after a sync",
+    "Check the weight sync: compare a checksum of the parameters on both sides after one; then precision and temperature.",
+    ("temperature",),
+)
 FARMED = Cause(
     "auxiliary reward farmed",
     "the policy earns an auxiliary reward instead of the task",
@@ -179,6 +186,7 @@ CANDIDATES: tuple[Cause, ...] = (
     STALE,
     STEP_SIZE,
     MISMATCH,
+    UNSYNCED,
     LARGE_UPDATE,
     FARMED,
     CHEATED,

@@ -49,8 +49,38 @@ WEIGHT_EXPLOSION = Detector(
 )
 
 
+UNSYNCED_ROWS = 6
+"""Newest rows that must, but for one, lie above the level of a sampler that is out of sync."""
+
+
 def _mismatch(view: View, memory: State) -> tuple[State, Finding | None]:
-    return memory, from_strain(view, MISMATCH, "The sampler is drifting away from the policy that is trained", ("mismatch",), ("weights",))
+    found = from_strain(view, MISMATCH, "The sampler is drifting away from the policy that is trained", ("mismatch",), ("weights",))
+    if found is not None and found.severity != "watch":
+        return memory, found
+    return memory, _unsynced(view) or found
+
+
+def _unsynced(view: View) -> Finding | None:
+    """The mismatch has grown out of a negligible start while the reported staleness stayed where it was, so staleness does not explain it."""
+    gap, stale = view.series("mismatch.kl.k3"), view.series("stale.mean")
+    if view.now(gap.name) is None or gap.n < 2 * UNSYNCED_ROWS or view.now(stale.name) is None:
+        return None
+    start, level = stats.median(gap.first[:4]), view.limit(MISMATCH, "unsynced")
+    high = [x for x in gap.x[-UNSYNCED_ROWS:] if x >= max(level, 10 * start)]
+    if len(high) < UNSYNCED_ROWS - 1 or max(stale.x) > stats.median(stale.first[:4]) + 0.5:
+        return None
+    return view.finding(
+        MISMATCH,
+        "warning",
+        gap.name,
+        gap.last,
+        title="The sampler no longer samples from the policy that is trained",
+        evidence=f"Sampler mismatch is {gap.last:.3g}, at least {level:g} on {len(high)} of the last {UNSYNCED_ROWS} rows; it began at {start:.2g}, "
+        f"and the reported staleness is unchanged at {stale.last:.3g}.",
+        why=cause.UNSYNCED,
+        baseline=start,
+        limit=level,
+    )
 
 
 MISMATCH = Detector(
@@ -58,12 +88,17 @@ MISMATCH = Detector(
     organ="policy",
     title="Sampler mismatch",
     needs=(("mismatch.kl.k3", "mismatch.logp_absdiff.mean"),),
-    rule="The divergence between sampler and trainer grows to a multiple of this run's own level, and something else moves with it.",
-    formula="ln mismatch.kl.k3 > baseline + ln 3 (ln 2 for the mean log-prob gap) by 4 noise units, with a second group",
+    rule="The divergence between sampler and trainer grows to a multiple of this run's own level, and something else moves with it; "
+    "or it grows out of nothing while the reported staleness does not.",
+    formula="ln mismatch.kl.k3 > baseline + ln 3 (ln 2 for the mean log-prob gap) by 4 noise units, with a second group; "
+    "or mismatch.kl.k3 >= unsynced and ten times its start on 5 of 6 rows at unchanged stale.mean",
     source="growth in log space, because levels differ by model: dense 1e-5 to 1e-3, mixture of experts 1e-3 to 1e-1 nats per token",
     remedy="At constant staleness check the weight sync first, then sampling temperature and precision; else lower the staleness.",
     judge=_mismatch,
-    parameters=strain.parameters("mismatch"),
+    parameters=(
+        *strain.parameters("mismatch"),
+        Parameter("unsynced", 0.005, "nats/token", "mismatch that unchanged staleness does not explain, where it began ten times lower"),
+    ),
 )
 
 
