@@ -26,7 +26,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``before`` and ``after`` are the audit reward over the first three and the last five steps, ``seconds`` CPU time after the warm start."""
+    """``before`` and ``after`` are the mean success over the first three and the last five steps, ``seconds`` CPU time after the warm start.
+
+    Success is the audit reward of the policy's own rollouts, or of held-out ones where somebody else plays the training episodes.
+    """
 
     name: str
     seed: int
@@ -51,13 +54,25 @@ ENTRIES = (
     Entry("gspo-token", {}),
     Entry("cispo", {}),
     Entry("ctpo", {}),
+    Entry("grpo, lag 4, truncated weights", {"algorithm": "grpo", "lag": 4, "correction": "truncate"}),
+    Entry("grpo, lag 4, masked weights", {"algorithm": "grpo", "lag": 4, "correction": "mask"}),
+    Entry("reward-to-go, step rewards", {"algorithm": "reward-to-go", "step_model": 0.3}),
+    Entry("ppo, critic from step rewards", {"algorithm": "ppo", "value": "critic", "value_start": "step_model", "step_model": 0.3}),
+    Entry("grpo, observation loss", {"algorithm": "grpo", "echo": 0.1}),
+    Entry("grpo, KL in the reward", {"algorithm": "grpo", "kl_in_reward": True}),
+    Entry("grpo, entropy target", {"algorithm": "grpo", "entropy_target": 0.3}),
+    Entry("sft", {"kl": 0.0, "eval_every": 1}),
+    Entry("rejection", {"kl": 0.0, "eval_every": 1}),
+    Entry("distill", {"kl": 0.0, "eval_every": 1}),
+    Entry("on-policy-distill", {"kl": 0.0, "eval_every": 1}),
+    Entry("self-distill", {"kl": 0.0, "eval_every": 1, "warm_leaks": True, "manner.curious": 0.3}),
 )
 STEPS = 40
 
 
 def run_entry(entry: Entry, seed: int, steps: int, verifier: Verifier) -> Result:
     """Train ``entry`` once."""
-    settings = {"algorithm": entry.name} | entry.settings if "algorithm" not in entry.settings else entry.settings
+    settings = {"algorithm": entry.name} | entry.settings
     config = changed(presets.load("healthy").config, {"seed": seed, "steps": steps} | settings)
     training = Training(config, warm_policy(config.warm_start, verifier), verifier)
     started = time.process_time()
@@ -65,7 +80,8 @@ def run_entry(entry: Entry, seed: int, steps: int, verifier: Verifier) -> Result
     while training.step < config.steps:
         rows.append(training.advance().values)
     seconds = time.process_time() - started
-    return Result(entry.name, seed, mean_at(rows, "reward.audit.mean", 3, 3), mean_at(rows, "reward.audit.mean", len(rows)), seconds, len(rows))
+    success = "eval.task.mean" if config.eval_every else "reward.audit.mean"
+    return Result(entry.name, seed, mean_at(rows, success, 3, 3), mean_at(rows, success, len(rows)), seconds, len(rows))
 
 
 def build(entries: Sequence[Entry], seeds: Sequence[int], steps: int, tell: Callable[[str], None] = print) -> list[Result]:
