@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trainer.world import World
+
 
 def group_normalised(rewards: Tensor, size: int, eps: float = 1e-6) -> Tensor:
     """GRPO: ``(R - mean) / (std + eps)`` within the group (arXiv 2402.03300, section 4.1.2), population standard deviation. [N] -> [N]."""
@@ -25,11 +27,6 @@ def group_centred(rewards: Tensor, size: int) -> Tensor:
 def leave_one_out(rewards: Tensor, size: int) -> Tensor:
     """RLOO: the reward less the mean of the group's other rewards (Ahmadian et al., arXiv 2402.14740). [N] -> [N]; needs ``size`` >= 2."""
     return group_centred(rewards, size) * size / (size - 1)
-
-
-def batch_centred(rewards: Tensor) -> Tensor:
-    """REINFORCE with the batch mean as baseline. [N] -> [N]."""
-    return rewards - rewards.mean()
 
 
 def to_go(rewards: Tensor, mask: Tensor, gamma: float = 1.0) -> Tensor:
@@ -60,9 +57,8 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float = 1.0, lam: 
     return advantages, torch.where(mask, advantages + values, 0.0)
 
 
-def whitened(advantages: Tensor, mask: Tensor, eps: float = 1e-6) -> Tensor:
-    """Mean 0 and standard deviation 1 over the trained tokens, as PPO implementations do. [B, T] -> [B, T], 0 outside the mask."""
-    count = mask.sum().clamp(min=1)
-    mean = torch.where(mask, advantages, 0.0).sum() / count
-    centred = torch.where(mask, advantages - mean, 0.0)
-    return centred / ((centred.square().sum() / count).sqrt() + eps)
+def whitened(advantages: Tensor, mask: Tensor, world: World | None = None, eps: float = 1e-6) -> Tensor:
+    """Mean 0 and standard deviation 1 over the trained tokens of all ranks, as PPO implementations do. [B, T] -> [B, T], 0 outside the mask."""
+    ranks = world or World()
+    centred = torch.where(mask, advantages - ranks.mean(advantages, mask), 0.0)
+    return centred / (ranks.mean(centred.square(), mask).sqrt() + eps)

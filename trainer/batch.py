@@ -15,6 +15,7 @@ from trainer.config import Config
 from trainer.environment import Episode
 from trainer.rollout import Trajectories
 from trainer.verifier import Verdict
+from trainer.world import World
 
 
 @dataclass(slots=True)
@@ -94,28 +95,31 @@ def at_end(mask: Tensor, reward: Tensor) -> Tensor:
     return torch.where(place == last, reward[:, None].to(torch.float32), 0.0)
 
 
-def with_advantages(config: Config, batch: Batch, token_rewards: Tensor | None = None, values: Tensor | None = None) -> tuple[Batch, Tensor | None]:
+def with_advantages(
+    config: Config, batch: Batch, token_rewards: Tensor | None = None, values: Tensor | None = None, world: World | None = None
+) -> tuple[Batch, Tensor | None]:
     """``batch`` with the algorithm's advantages, and the value targets [N, T] where a value is learned.
 
-    ``token_rewards`` [N, T] are rewards inside the episode (a step signal, a KL penalty); the total reward stands at the last token.
+    Baselines over the batch are taken over all ranks of ``world``. ``token_rewards`` [N, T] are rewards inside the episode (a step signal,
+    a KL penalty); the total reward stands at the last token.
     """
     kind, mask = config.rule.advantage, batch.mask
     inside = torch.zeros_like(batch.behaviour) if token_rewards is None else token_rewards
-    returns = None
+    returns, ranks = None, world or World()
     if kind == "gae":
         assert values is not None
         raw, returns = adv.gae(inside + at_end(mask, batch.total), values, mask, config.gamma, config.lam)
-        per_token = adv.whitened(raw, mask)
+        per_token = adv.whitened(raw, mask, world)
     elif kind == "to_go":
         goes = adv.to_go(inside + at_end(mask, batch.total), mask, config.gamma)
-        per_token = torch.where(mask, goes - torch.where(mask, goes, 0.0).sum() / mask.sum().clamp(min=1), 0.0)
+        per_token = torch.where(mask, goes - ranks.mean(goes, mask), 0.0)
     else:
         whole = batch.total + torch.where(mask, inside, 0.0).sum(1)
         row = {
             "one": lambda: torch.ones_like(whole),
             "success": lambda: torch.tensor([v.task for v in batch.verdicts], device=mask.device),
             "none": lambda: whole,
-            "batch": lambda: adv.batch_centred(whole),
+            "batch": lambda: whole - ranks.mean(whole, torch.ones_like(whole, dtype=torch.bool)),
             "grpo": lambda: adv.group_normalised(whole, config.samples),
             "centred": lambda: adv.group_centred(whole, config.samples),
             "rloo": lambda: adv.leave_one_out(whole, config.samples),

@@ -18,9 +18,11 @@ FREE = {"steps"}
 
 def save(training: Training, path: Path) -> None:
     """Write the run's state to ``path``; a crash in between leaves the older file."""
-    partial = path.with_name(path.name + ".partial")
-    torch.save({"config": _plain(training.config), "state": training.state()}, partial)
-    partial.replace(path)
+    state = training.state()
+    if training.world.rank == 0:
+        partial = path.with_name(path.name + ".partial")
+        torch.save({"config": _plain(training.config), "state": state}, partial)
+        partial.replace(path)
 
 
 def load(training: Training, path: Path) -> None:

@@ -43,18 +43,27 @@ class Config:
     max_length: int = 160
     history_leaks: bool = False
     key_leaks: bool = False
+    # policy: tiny, a transformers architecture, or a folder with a model; recompute trades activations for a second forward pass
+    policy: str = "tiny"
+    sharded: bool = False
+    bf16: bool = False
+    recompute: bool = False
     # warm start
     sft_steps: int = 300
     sft_lr: float = 4e-3
     manner: Mapping[str, float] = field(default_factory=dict)
     warm_leaks: bool = False
     # sampling: prompts x samples rollouts per step; lag is how many versions the sampler is behind; sync_stuck keeps the sampler's weights
-    # as they are and says nothing; solved_share of the tasks start already solved
+    # as they are and says nothing; actor samples in a process of its own, ahead by up to queue batches; max_staleness drops older groups;
+    # solved_share of the tasks start already solved
     prompts: int = 8
     samples: int = 8
     temperature: float = 1.0
     lag: int = 0
     sync_stuck: bool = False
+    actor: bool = False
+    queue: int = 2
+    max_staleness: int | None = None
     solved_share: float = 0.0
     # rewards
     aux: Mapping[str, float] = field(default_factory=lambda: {"partial": 0.2})
@@ -74,6 +83,8 @@ class Config:
     correction: str = "none"
     correction_cap: float = 2.0
     echo: float = 0.0
+    # a teacher that is told the answer: frozen at the start, or (live) moving with the student
+    live_teacher: bool = False
     # step signal: weight of a process reward model's steps
     step_model: float = 0.0
     # value (for algorithms that learn one); value_start: what a critic starts from

@@ -11,6 +11,7 @@ Rows = Sequence[Mapping[str, float]]
 WINDOW = 5
 BAND_ROWS = 10
 BAND_SIGMAS = 4.0
+GAP = {"high": "reward.task.mean", "low": "reward.audit.mean"}
 IGNORED = ("perf.", "progress.", "opt.lr", "batch.", "reward.total.", "env.metric.groups_drawn")
 """Timings of a busy machine, settings and sums that repeat another metric say nothing about the run's health."""
 
@@ -25,8 +26,9 @@ def damage_step(rows: Rows, at_step: int, rule: Mapping[str, Any], control: Rows
     """The first step at which the fault's cost is plain, or None.
 
     ``rule`` (default: ``halves`` on ``reward.audit.mean``) compares the mean of the last five rows: ``halves`` with ``factor`` (0.5) times the
-    mean of the five rows before the fault; ``behind`` with ``factor`` times the control at the same step, from ten steps after the
-    fault; ``gap`` wants configured less audit reward to reach ``limit``; ``above`` and ``below`` compare ``metric`` with ``limit``.
+    mean of the five rows before the fault; ``behind`` with ``factor`` times the control at the same step, from ten steps after the fault;
+    ``gap`` wants ``high`` (the configured reward) less ``low`` (the audit reward) to reach ``limit``; ``above`` and ``below`` compare
+    ``metric`` with ``limit``.
     """
     kind, metric = rule.get("rule", "halves"), rule.get("metric", "reward.audit.mean")
     factor, limit = rule.get("factor", 0.5), rule.get("limit", 0.5)
@@ -39,7 +41,8 @@ def damage_step(rows: Rows, at_step: int, rule: Mapping[str, Any], control: Rows
         elif kind == "behind":
             hit = control is not None and end > at_step + 10 and end <= len(control) and now <= factor * mean_at(control, metric, end, window)
         elif kind == "gap":
-            hit = mean_at(rows, "reward.task.mean", end, window) - mean_at(rows, "reward.audit.mean", end, window) >= limit
+            high, low = (mean_at(rows, rule.get(side, name), end, window) for side, name in GAP.items())
+            hit = high - low >= limit
         elif kind == "above":
             hit = now >= limit
         else:

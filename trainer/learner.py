@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,7 +18,9 @@ from trainer import correction, losses, teachers, values
 from trainer.batch import Batch
 from trainer.config import Config
 from trainer.losses import Surrogate
+from trainer.sharding import full_optimizer, is_sharded, load_optimizer, whole
 from trainer.vocab import PAD_ID
+from trainer.world import World
 
 CONSTANT_LENGTH = 32.0
 """Divisor per sequence of the constant mean: near the mean number of agent tokens, so that learning rates carry over between algorithms."""
@@ -61,25 +64,32 @@ def surrogate(config: Config, logp: Tensor, old: Tensor, advantage: Tensor, mask
     raise KeyError(rule.surrogate)
 
 
-def mean(config: Config, loss: Tensor, mask: Tensor) -> Tensor:
-    """One number from the loss per token, as the algorithm averages it."""
+def mean(config: Config, loss: Tensor, mask: Tensor, count: Tensor | None = None, rows: float | None = None) -> Tensor:
+    """One number from the loss per token, as the algorithm averages it, over ``count`` tokens and ``rows`` sequences (default: the batch's)."""
     match config.rule.mean:
         case "token":
-            return losses.token_mean(loss, mask)
+            return losses.token_mean(loss, mask, count)
         case "sequence":
-            return losses.sequence_mean(loss, mask)
-    return losses.constant_mean(loss, mask, CONSTANT_LENGTH)
+            return losses.sequence_mean(loss, mask, rows)
+    return losses.constant_mean(loss, mask, CONSTANT_LENGTH, rows)
 
 
 class Learner:
     """Owns the optimiser and what else is learned. ``reference`` is the frozen policy of the KL penalty."""
 
     def __init__(
-        self, config: Config, policy: nn.Module, reference: nn.Module, value: values.Value | None = None, recorder: Recorder | None = None
+        self,
+        config: Config,
+        policy: nn.Module,
+        reference: nn.Module,
+        value: values.Value | None = None,
+        recorder: Recorder | None = None,
+        world: World | None = None,
     ) -> None:
         self.policy = policy
         self.reference = reference
         self.value = value
+        self.world = world or World()
         self.entropy = config.entropy
         self.gate = Guard(recorder, Policy(max_weight=config.guard_weight)) if config.guard else None
         self.halted = False
@@ -95,12 +105,17 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """What the next update depends on, apart from the policy's weights."""
         extra = [weight.detach().clone() for weight in self.value.parameters()] if self.value else []
+        if is_sharded(self.policy):
+            return {"optimizer": full_optimizer(self.policy, self.optimizer), "entropy": self.entropy, "value": extra}
         return {"optimizer": self.optimizer.state_dict(), "entropy": self.entropy, "value": extra}
 
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state`."""
-        self.optimizer.load_state_dict(state["optimizer"])
+        if is_sharded(self.policy):
+            load_optimizer(self.policy, self.optimizer, state["optimizer"])
+        else:
+            self.optimizer.load_state_dict(state["optimizer"])
         self.entropy = state["entropy"]
         for weight, saved in zip(self.value.parameters() if self.value else (), state["value"], strict=True):
             weight.copy_(saved)
@@ -131,9 +146,10 @@ class Learner:
                 at = torch.tensor(sorted(rows[low : low + size]), device=batch.ids.device)
                 for name, number in self._minibatch(config, batch, at, before, returns, health, epoch == 0).items():
                     taken.setdefault(name, []).append(number)
-        result = {name: torch.stack(numbers).mean().item() for name, numbers in taken.items()}
-        for name in PEAKS & taken.keys():
-            result[name] = torch.stack(taken[name]).amax().item()
+        means = self.world.sum(torch.stack([torch.stack(numbers).mean() for numbers in taken.values()])) / self.world.size
+        result = dict(zip(taken, means.tolist(), strict=True))
+        for name in sorted(PEAKS & taken.keys()):
+            result[name] = self.world.largest(torch.stack(taken[name]).amax()).item()
         if config.entropy_target is not None:
             self.entropy = max(0.0, self.entropy + ENTROPY_STEP * (config.entropy_target - result["entropy"]))
             result["opt.entropy_coefficient"] = self.entropy
@@ -161,12 +177,14 @@ class Learner:
             numbers |= more
         else:
             part = surrogate(config, logp, behaviour if weight is None and not foreign else old, advantage, mask)
-        policy_loss = mean(config, part.loss if weight is None else part.loss * weight, mask)
-        numbers |= {"opt.policy_loss": policy_loss, "update.clip_frac": part.clipped.sum() / mask.sum().clamp(min=1)}
+        count = self.world.share(mask.sum())
+        rows = float(self.world.share(torch.tensor(float(len(mask)), device=mask.device))) if self.world.size > 1 else None
+        policy_loss = mean(config, part.loss if weight is None else part.loss * weight, mask, count, rows)
+        numbers |= {"opt.policy_loss": policy_loss, "update.clip_frac": part.clipped.sum() / count.clamp(min=1)}
         loss = policy_loss
         if config.kl and not config.kl_in_reward:
-            loss = loss + config.kl * losses.token_mean(losses.KL[config.kl_form](logp, ref), mask)
-        mean_entropy = losses.token_mean(entropy, mask)
+            loss = loss + config.kl * losses.token_mean(losses.KL[config.kl_form](logp, ref), mask, count)
+        mean_entropy = losses.token_mean(entropy, mask, count)
         if self.entropy:
             loss = loss - self.entropy * mean_entropy
         if self.value is not None and returns is not None:
@@ -191,6 +209,11 @@ class Learner:
         )
         return {name: number.detach() for name, number in numbers.items()}
 
+    def _target(self, config: Config, batch: Batch) -> Tensor:
+        """The teacher's log-probabilities on ``batch``. The informed teacher is the reference, or with ``live_teacher`` the student as it is."""
+        teacher = self.teacher or (self.policy if config.live_teacher else self.reference)
+        return teachers.target(config.rule.teacher, teacher, batch, self.longest)
+
     def _correction(self, config: Config, old: Tensor, behaviour: Tensor, mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
         if config.correction == "truncate":
             return correction.truncated(old, behaviour, mask, config.correction_cap)
@@ -203,10 +226,17 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
-        norm = nn.utils.clip_grad_norm_(weights, config.grad_clip or float("inf"))
+        norm = whole(nn.utils.clip_grad_norm_(weights, config.grad_clip or float("inf")))
         if self.gate is not None:
             decision = self.gate.check(
-                self.step, self.optimizer, log_weights=log_weights.detach(), mask=mask, advantages=advantage, loss=loss.detach(), grad_norm=norm
+                self.step,
+                self.optimizer,
+                log_weights=log_weights.detach(),
+                mask=mask,
+                advantages=advantage,
+                loss=loss.detach(),
+                grad_norm=norm,
+                group=dist.group.WORLD if self.world.size > 1 else None,
             )
             self.halted = self.halted or decision.halt
             if not decision.go:

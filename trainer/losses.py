@@ -110,20 +110,23 @@ def ctpo(logp: Tensor, old: Tensor, advantage: Tensor, mask: Tensor, low: float,
     return Surrogate(torch.where(mask, -objective, 0.0), clipped & mask)
 
 
-def token_mean(loss: Tensor, mask: Tensor) -> Tensor:
-    """Sum over trained tokens by their number: long sequences weigh more (DAPO, arXiv 2503.14476, equation 8; verl's ``token-mean``)."""
-    return torch.where(mask, loss, 0.0).sum() / mask.sum().clamp(min=1)
+def token_mean(loss: Tensor, mask: Tensor, count: Tensor | None = None) -> Tensor:
+    """Sum over trained tokens by their number: long sequences weigh more (DAPO, arXiv 2503.14476, equation 8; verl's ``token-mean``).
+
+    ``count`` replaces the number of tokens, where the batch is spread over ranks and the mean is over all of them.
+    """
+    return torch.where(mask, loss, 0.0).sum() / (mask.sum() if count is None else count).clamp(min=1)
 
 
-def sequence_mean(loss: Tensor, mask: Tensor) -> Tensor:
+def sequence_mean(loss: Tensor, mask: Tensor, rows: float | None = None) -> Tensor:
     """Mean over sequences of each one's token mean (GRPO, arXiv 2402.03300, equation 3; verl's ``seq-mean-token-mean``)."""
-    rows = torch.where(mask, loss, 0.0).sum(1) / mask.sum(1).clamp(min=1)
-    return rows.mean()
+    each = torch.where(mask, loss, 0.0).sum(1) / mask.sum(1).clamp(min=1)
+    return each.sum() / (len(each) if rows is None else rows)
 
 
-def constant_mean(loss: Tensor, mask: Tensor, length: float) -> Tensor:
-    """Sum over tokens by a constant, ``B * length``: no length bias (Dr.GRPO, arXiv 2503.20783; RLOO sums over tokens)."""
-    return torch.where(mask, loss, 0.0).sum() / (loss.shape[0] * length)
+def constant_mean(loss: Tensor, mask: Tensor, length: float, rows: float | None = None) -> Tensor:
+    """Sum over tokens by a constant, ``rows * length``: no length bias (Dr.GRPO, arXiv 2503.20783; RLOO sums over tokens)."""
+    return torch.where(mask, loss, 0.0).sum() / ((loss.shape[0] if rows is None else rows) * length)
 
 
 def k1(logp: Tensor, ref: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from monitor.client.logprob import chunked_logp_entropy
 
@@ -91,12 +92,14 @@ class TinyGPT(nn.Module):
     """131 thousand parameters at the default shape.
 
     Two choices decide whether it learns from a few thousand demonstrations: the tied embedding starts at a standard deviation of 0.12 (at the
-    usual 0.02 it does not get off the ground), and each position also sees a linear map of the token before it.
+    usual 0.02 it does not get off the ground), and each position also sees a linear map of the token before it. ``recompute`` trades
+    activations for a second forward pass (gradient checkpointing).
     """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
+        self.recompute = False
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         self.positions = nn.Embedding(shape.length, shape.width)
         self.shift = nn.Linear(shape.width, shape.width, bias=False)
@@ -122,7 +125,7 @@ class TinyGPT(nn.Module):
         words = self.embedding(ids)
         x = words + F.pad(self.shift(words[:, :-1]), (0, 0, 1, 0)) + self.positions.weight[: ids.shape[1]]
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute and self.training and torch.is_grad_enabled() else block(x)
         return self.norm(x)
 
     def evaluate(self, ids: Tensor, mask: Tensor) -> Evaluated:

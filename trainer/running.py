@@ -10,14 +10,14 @@ from typing import NoReturn
 
 import torch
 
-from trainer import checkpoint
+from trainer import checkpoint, policies
 from trainer.config import Config, SettingError
 from trainer.faults import Fault
 from trainer.output import Collector, Jsonl, Sink, Terminal
 from trainer.presets import Preset
 from trainer.training import Training
 from trainer.verifier import Verifier
-from trainer.warmstart import warm_policy
+from trainer.world import World, join, launched, leave
 
 
 class Interrupted(BaseException):
@@ -26,33 +26,37 @@ class Interrupted(BaseException):
 
 def run(arguments: argparse.Namespace, preset: Preset) -> int:
     """Carry out the run that the command line asked for."""
-    device = choose_device(arguments.device)
+    world = join(arguments.device) if launched() else World(device=choose_device(arguments.device))
     torch.set_num_threads(max(1, arguments.threads))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     if arguments.checkpoint_every < 1:
         raise SettingError(f"--checkpoint-every must be at least 1, not {arguments.checkpoint_every}")
     config = preset.config
-    terminal = None if arguments.quiet else Terminal(config.steps)
+    if world.size > 1:
+        _check_shared(config, world)
+    main_rank = world.rank == 0
+    terminal = None if arguments.quiet or not main_rank else Terminal(config.steps)
     verifier = Verifier()
     sinks: list[Sink] = []
+    training: Training | None = None
     state, reason = "crashed", None
     try:
-        if arguments.jsonl:
+        if arguments.jsonl and main_rank:
             arguments.jsonl.open("a").close()
         resumed = arguments.checkpoint is not None and arguments.checkpoint.exists()
         collector = None
-        if arguments.collector:
+        if arguments.collector and main_rank:
             name = arguments.name or f"{preset.name}-seed{config.seed}"
             collector = Collector(arguments.collector, arguments.project, name, config, preset.name, resumed)
             sinks.append(collector)
-        policy = warm_policy(config.warm_start, verifier, terminal.progress if terminal else None)
-        training = Training(config, policy, verifier, preset.fault, device, collector.run if collector else None)
+        policy = policies.build(config, verifier, world, terminal.progress if terminal else None)
+        training = Training(config, policy, verifier, preset.fault, world, collector.run if collector else None)
         if resumed:
             checkpoint.load(training, arguments.checkpoint)
             for sink in sinks:
                 sink.event("resume", training.step, {})
-        if arguments.jsonl:
+        if arguments.jsonl and main_rank:
             sinks.append(Jsonl(arguments.jsonl, training.step))
         if terminal:
             sinks.append(terminal)
@@ -63,9 +67,12 @@ def run(arguments: argparse.Namespace, preset: Preset) -> int:
         reason = f"{type(problem).__name__}: {problem}"
         raise
     finally:
+        if training is not None:
+            training.close()
         verifier.close()
         for sink in sinks:
             sink.close(state, reason)
+        leave()
     return 0 if state == "finished" or reason == "asked to stop" else 130
 
 
@@ -80,7 +87,8 @@ def loop(training: Training, sinks: list[Sink], path: Path | None = None, every:
             checkpoint.save(training, path)
         if training.learner.halted:
             return "stopped", "the step gate refused too many updates in a row"
-        if any(isinstance(sink, Collector) and sink.run.should_stop for sink in sinks):
+        asked = any(isinstance(sink, Collector) and sink.run.should_stop for sink in sinks)
+        if float(training.world.sum(torch.tensor(float(asked), device=training.device))):
             return "stopped", "asked to stop"
     return "finished", None
 
@@ -90,6 +98,16 @@ def _announce(config: Config, fault: Fault | None, step: int, sinks: list[Sink])
     if fault is not None and fault.announced and step == fault.at_step:
         for sink in sinks:
             sink.event("regime", step, dict(fault.patch))
+
+
+def _check_shared(config: Config, world: World) -> None:
+    """What a distributed run cannot do. Raises SettingError."""
+    if config.actor:
+        raise SettingError("actor=true runs on one rank; several ranks sample for themselves")
+    if config.prompts % world.size:
+        raise SettingError(f"prompts={config.prompts} cannot be shared evenly by {world.size} ranks")
+    if not config.sharded:
+        raise SettingError("several ranks need sharded=true")
 
 
 def choose_device(wanted: str | None) -> torch.device:

@@ -24,6 +24,8 @@ from trainer.environment import Episode
 from trainer.rollout import Trajectories, rollout
 from trainer.tasks import catalogue
 from trainer.verifier import Verifier, shown_tests
+from trainer.vocab import PAD_ID
+from trainer.world import World
 
 Weights = dict[str, torch.Tensor]
 ATTEMPTS = 3
@@ -100,32 +102,37 @@ class Lockstep:
         return sampler
 
 
-def play(config: Config, step: int, attempt: int, sampler: Sampler, verifier: Verifier, device: torch.device) -> Batch:
-    """One scored batch of ``prompts`` groups."""
-    episodes, group = draw_episodes(config, step, attempt, range(config.prompts))
-    generator = torch.Generator(device).manual_seed(seed_of(config.seed, "sample", step, attempt))
+def play(config: Config, step: int, attempt: int, sampler: Sampler, verifier: Verifier, world: World) -> Batch:
+    """This rank's share of one scored batch of ``prompts`` groups."""
+    episodes, group = draw_episodes(config, step, attempt, range(config.prompts)[world.rank :: world.size])
+    apart = (world.rank,) if world.rank else ()
+    generator = torch.Generator(world.device).manual_seed(seed_of(config.seed, "sample", step, attempt, *apart))
     trajectories = sampler(config, step, episodes, generator)
     verdicts = verifier.score(episodes, frozenset(config.verifier), config.flaky_rate, f"{config.seed}/{step}/{attempt}")
     return scored(config, trajectories, verdicts, group)
 
 
-def collect(config: Config, step: int, sampler: Sampler, verifier: Verifier, device: torch.device) -> tuple[Batch, dict[str, float]]:
+def collect(config: Config, step: int, sampler: Sampler, verifier: Verifier, world: World) -> tuple[Batch, dict[str, float]]:
     """The step's batch and how it came about; with dynamic sampling, groups without spread are drawn again."""
     started = time.perf_counter()
-    batch = play(config, step, 0, sampler, verifier, device)
+    batch = play(config, step, 0, sampler, verifier, world)
     drawn = config.prompts
     if config.rule.dynamic:
-        wanted = config.prompts * config.samples
+        wanted = len(batch.episodes)
         kept: Batch | None = None
         for attempt in range(ATTEMPTS):
-            more = batch if attempt == 0 else play(config, step, attempt, sampler, verifier, device)
+            more = batch if attempt == 0 else play(config, step, attempt, sampler, verifier, world)
             drawn = (attempt + 1) * config.prompts
             if good := _with_spread(more, config.samples):
                 kept = more.rows(good) if kept is None else joined(kept, more.rows(good))
             if kept is not None and len(kept.episodes) >= wanted:
                 break
         batch = batch if kept is None else kept.rows(range(min(wanted, len(kept.episodes))))
-    return batch, {"perf.gen_time_s": time.perf_counter() - started, "env.metric.groups_drawn": float(drawn)}
+    return batch, {
+        "perf.gen_time_s": time.perf_counter() - started,
+        "env.metric.groups_drawn": float(drawn),
+        "env.metric.sampler_busy_frac": float((batch.ids != PAD_ID).float().mean()),
+    }
 
 
 def _with_spread(batch: Batch, size: int) -> list[int]:

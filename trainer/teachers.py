@@ -22,6 +22,7 @@ from trainer.rollout import Trajectories
 from trainer.sources import draw_episodes
 from trainer.vocab import END_ID, LINES, OBS_ID, PAD_ID, encode
 from trainer.warmstart import kept, locked_cache
+from trainer.world import World
 
 if TYPE_CHECKING:
     from trainer.config import Config
@@ -52,12 +53,12 @@ def strong(config: Config, verifier: Verifier) -> TinyGPT:
         return kept(path, TinyGPT(start.shape), make)
 
 
-def demonstrated(config: Config, step: int, verifier: Verifier, device: torch.device) -> Batch:
-    """A batch of good demonstrations of the step's tasks."""
-    episodes, group = draw_episodes(config, step, 0, range(config.prompts))
+def demonstrated(config: Config, step: int, verifier: Verifier, world: World) -> Batch:
+    """This rank's share of a batch of good demonstrations of the step's tasks."""
+    episodes, group = draw_episodes(config, step, 0, range(config.prompts)[world.rank :: world.size])
     demos = demonstrate(episodes, [f"good/{config.seed}/{step}/{i}" for i in range(len(episodes))], GOOD_MANNER, verifier)
     verdicts = verifier.score(episodes, frozenset(config.verifier), config.flaky_rate, f"{config.seed}/{step}")
-    return scored(config, as_trajectories(demos, step, device), verdicts, group)
+    return scored(config, as_trajectories(demos, step, world.device), verdicts, group)
 
 
 def as_trajectories(demos: Sequence[Demonstration], version: int, device: torch.device) -> Trajectories:

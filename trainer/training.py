@@ -14,8 +14,9 @@ from torch import nn
 from monitor.client.batch_health import BatchHealth
 from monitor.client.guard import Recorder
 from monitor.wire import Rollout
-from trainer import faults, process_reward, sources, teachers
+from trainer import faults, process_reward, sharding, sources, teachers
 from trainer import values as value_forms
+from trainer.actor import Actor
 from trainer.batch import Batch, with_advantages
 from trainer.config import Config
 from trainer.faults import Fault
@@ -23,6 +24,7 @@ from trainer.learner import Evaluation, Learner
 from trainer.samples import decoded
 from trainer.verifier import Verifier
 from trainer.vocab import SIZE
+from trainer.world import World
 
 ACTIONS = ("think", "test", "edit", "edit_tests", "bad", "calc", "history", "ask")
 
@@ -51,23 +53,35 @@ class Training:
         policy: nn.Module,
         verifier: Verifier,
         fault: Fault | None = None,
-        device: str | torch.device = "cpu",
+        world: World | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self.config = config
         self.fault = fault
-        self.device = torch.device(device)
+        self.world = world or World()
+        self.device = self.world.device
         self.verifier = verifier
         self.policy = policy.to(self.device)
+        self.policy.recompute = config.recompute
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
-        self.sampler = sources.Lockstep(self.policy, verifier, self.device)
+        playing = self.policy
+        if config.sharded:
+            playing = copy.deepcopy(self.policy).requires_grad_(False)
+            self.policy, self.reference = (sharding.shard(p, self.world, bf16=config.bf16) for p in (self.policy, self.reference))
+        self.sampler = sources.Lockstep(playing, verifier, self.device)
         self.step_model = process_reward.trained(config.warm_start, verifier).to(self.device) if uses_step_model(config) else None
         start = self.step_model if config.value_start == "step_model" else None
         value = value_forms.build(config.value, self.policy, start, self.device) if config.rule.advantage == "gae" else None
-        self.learner = Learner(config, self.policy, self.reference, value, recorder)
+        self.learner = Learner(config, self.policy, self.reference, value, recorder, self.world)
         if config.rule.teacher == "strong" or config.rule.source == "teacher":
             self.learner.teacher = teachers.strong(config, verifier).to(self.device).requires_grad_(False)
+        self.actor = Actor(config, self.policy, self.device) if config.actor else None
         self.step = 0
+
+    def close(self) -> None:
+        """End the actor process, if there is one."""
+        if self.actor is not None:
+            self.actor.close()
 
     def advance(self) -> Row:
         """Make one step and return its row."""
@@ -76,14 +90,15 @@ class Training:
         batch, collected = self._collect(config)
         before = self.learner.evaluate(batch)
         inside, judged = self._inside(config, batch, before)
-        batch, returns = with_advantages(config, batch, inside, before.values)
+        batch, returns = with_advantages(config, batch, inside, before.values, self.world)
         if depth := self._depth(config):
-            self.sampler.remember(sources.weights_of(self.policy), depth)
+            self.sampler.remember(sources.weights_of(self.sampler.policy), depth)
         rule = config.rule
         health = BatchHealth(SIZE, eps_low=rule.low, eps_high=rule.high)
         measured = self.learner.update(config, batch, before, returns, health, Random(f"{self.config.seed}/order/{self.step}"), self.step)
         values, hists = self._measure(health, batch)
         values |= measured | collected | judged | self._evaluation(config) | {"perf.step_time_s": time.perf_counter() - started}
+        self._synchronise(self.step + 1)
         row = Row(self.step, values, hists, decoded(self.step, batch))
         self.step += 1
         return row
@@ -93,8 +108,8 @@ class Training:
         return copy.deepcopy(
             {
                 "step": self.step,
-                "policy": self.policy.state_dict(),
-                "reference": self.reference.state_dict(),
+                "policy": sharding.full_weights(self.policy),
+                "reference": sharding.full_weights(self.reference),
                 "learner": self.learner.state(),
                 "snapshots": list(self.sampler.snapshots),
                 "stuck": self.sampler.stuck,
@@ -105,23 +120,33 @@ class Training:
         """Continue from :meth:`state`."""
         state = copy.deepcopy(state)
         self.step = state["step"]
-        self.policy.load_state_dict(state["policy"])
-        self.reference.load_state_dict(state["reference"])
+        sharding.load_weights(self.policy, state["policy"])
+        sharding.load_weights(self.reference, state["reference"])
         self.learner.restore(state["learner"])
         self.sampler.snapshots.clear()
         self.sampler.snapshots.extend(state["snapshots"])
         self.sampler.stuck = state["stuck"]
+        self._synchronise(self.step)
+
+    def _synchronise(self, version: int) -> None:
+        """Give the new weights to whoever samples: the actor process, or the whole copy of a sharded policy."""
+        if self.actor is not None:
+            self.actor.publish(self.policy, version)
+        if self.sampler.policy is not self.policy:
+            self.sampler.policy.load_state_dict(sharding.full_weights(self.policy))
 
     def _collect(self, config: Config) -> tuple[Batch, dict[str, float]]:
         """The step's batch from whoever plays it."""
         source = config.rule.source
+        if self.actor is not None and source == "policy":
+            return self.actor.collect(config, self.step)
         if source == "demonstrator":
-            return teachers.demonstrated(config, self.step, self.verifier, self.device), {}
+            return teachers.demonstrated(config, self.step, self.verifier, self.world), {}
         sampler: sources.Sampler = self.sampler
         if source == "teacher":
             assert self.learner.teacher is not None
             sampler = sources.Lockstep(self.learner.teacher, self.verifier, self.device)
-        batch, collected = sources.collect(config, self.step, sampler, self.verifier, self.device)
+        batch, collected = sources.collect(config, self.step, sampler, self.verifier, self.world)
         if config.rule.advantage == "success":
             collected["env.metric.accepted_frac"] = sum(v.task for v in batch.verdicts) / len(batch.verdicts)
         if config.rule.teacher == "informed":
@@ -143,8 +168,8 @@ class Training:
         closed = replace(
             config, history_leaks=False, key_leaks=False, verifier=(), lag=0, sync_stuck=False, temperature=1.0, seed=config.seed + 1_000_003
         )
-        batch = sources.play(closed, 0, 0, sources.Lockstep(self.policy, self.verifier, self.device), self.verifier, self.device)
-        return {"eval.task.mean": sum(v.audit for v in batch.verdicts) / len(batch.verdicts)}
+        batch = sources.play(closed, 0, 0, sources.Lockstep(self.sampler.policy, self.verifier, self.device), self.verifier, self.world)
+        return self._means({"eval.task.mean": sum(v.audit for v in batch.verdicts)}, len(batch.verdicts))
 
     def _depth(self, config: Config) -> int:
         """How many versions back a later step may sample from."""
@@ -163,12 +188,16 @@ class Training:
             turns=[e.counts["turns"] for e in episodes],
             tool_calls=[e.counts["test"] + e.counts["calc"] for e in episodes],
         )
+        if self.world.size > 1:
+            health.reduce()
         health.pack(self.step)
         reading = health.collect(wait=True)
         assert reading is not None
-        values = dict(reading.values)
-        count = len(episodes)
-        for name in ACTIONS:
-            values[f"env.metric.{name}_per_episode"] = sum(e.counts[name] for e in episodes) / count
-        values["env.metric.tests_passed_frac"] = sum(v.passed for v in batch.verdicts) / count
-        return values, reading.hists
+        sums = {f"env.metric.{name}_per_episode": float(sum(e.counts[name] for e in episodes)) for name in ACTIONS}
+        sums["env.metric.tests_passed_frac"] = sum(v.passed for v in batch.verdicts)
+        return reading.values | self._means(sums, len(episodes)), reading.hists
+
+    def _means(self, sums: dict[str, float], count: int) -> dict[str, float]:
+        """Means over the episodes of all ranks."""
+        *totals, number = self.world.sum(torch.tensor([*sums.values(), float(count)], device=self.device)).tolist()
+        return {name: total / number for name, total in zip(sums, totals, strict=True)}

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainer import vocab
@@ -29,6 +30,9 @@ from trainer.verifier import Verifier, shown_tests
 
 SOURCES = ("vocab.py", "environment.py", "demonstrations.py", "model.py", "warmstart.py", "tasks/repair.py", "tasks/arithmetic.py")
 """A change in any of these makes an older warm start worthless."""
+
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ def locked_cache(name: str) -> Iterator[Path]:
         yield path
 
 
-def kept(path: Path, empty: TinyGPT, make: Callable[[], TinyGPT]) -> TinyGPT:
+def kept(path: Path, empty: Network, make: Callable[[], Network]) -> Network:
     """The network stored at ``path``, read into ``empty``, or made now and stored there."""
     if path.exists():
         empty.load_state_dict(torch.load(path, weights_only=True))
@@ -107,25 +111,32 @@ def demonstrations(setting: WarmStart, count: int, verifier: Verifier) -> list[D
 
 
 def train(setting: WarmStart, verifier: Verifier, tell: Callable[[str, float], None]) -> TinyGPT:
-    """Train a fresh policy on fresh demonstrations; batches hold demonstrations of similar length."""
+    """Train a fresh policy on fresh demonstrations."""
     torch.manual_seed(setting.seed)
+    policy = TinyGPT(setting.shape)
+    fit(policy, setting, verifier, tell)
+    return policy
+
+
+def fit(policy: nn.Module, setting: WarmStart, verifier: Verifier, tell: Callable[[str, float], None], rank: int = 0, ranks: int = 1) -> None:
+    """Train ``policy`` on demonstrations; batches hold demonstrations of similar length, of which each rank takes its share."""
     tell("demonstrations", 0.0)
+    device = next(policy.parameters()).device
     demos = sorted(demonstrations(setting, setting.steps * setting.batch, verifier), key=lambda demo: len(demo.ids))
     batches = [demos[i : i + setting.batch] for i in range(0, len(demos), setting.batch)]
     Random(setting.seed).shuffle(batches)
-    policy = TinyGPT(setting.shape)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=setting.lr, betas=(0.9, 0.95), weight_decay=0.0)
     for step, batch in enumerate(batches):
         rate = min(1.0, (step + 1) / setting.warm_up) * (1 - step / len(batches))
         for group in optimizer.param_groups:
             group["lr"] = setting.lr * rate
-        loss = imitation_loss(policy, *collate(batch), setting.all_tokens)
+        ids, agent = collate(batch[rank::ranks] or batch)
+        loss = imitation_loss(policy, ids.to(device), agent.to(device), setting.all_tokens)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
         tell("warm start", (step + 1) / len(batches))
-    return policy
 
 
 def collate(batch: list[Demonstration]) -> tuple[Tensor, Tensor]:
@@ -136,9 +147,9 @@ def collate(batch: list[Demonstration]) -> tuple[Tensor, Tensor]:
     return ids, agent
 
 
-def imitation_loss(policy: TinyGPT, ids: Tensor, agent: Tensor, all_tokens: float) -> Tensor:
+def imitation_loss(policy: nn.Module, ids: Tensor, agent: Tensor, all_tokens: float) -> Tensor:
     """Cross-entropy on the agent's words plus ``all_tokens`` times that on all words; a scalar in nats per word."""
-    logits = F.linear(policy(ids[:, :-1]), policy.head)
+    logits = policy.logits(policy(ids[:, :-1]))
     target, agent = ids[:, 1:], agent[:, 1:]
     losses = F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
     real = target != vocab.PAD_ID
