@@ -162,9 +162,7 @@ class Learner:
         self, config: Config, batch: Batch, at: Tensor, before: Evaluation, returns: Tensor | None, health: BatchHealth, first: bool
     ) -> dict[str, Tensor]:
         ids, mask, advantage, behaviour = batch.ids[at], batch.mask[at], batch.advantages[at], batch.behaviour[at]
-        targets = (
-            teachers.target(config.rule.teacher, self.teacher or self.policy, batch.rows(at.tolist()), self.longest) if config.rule.teacher else None
-        )
+        targets = self._target(config, batch.rows(at.tolist())) if config.rule.teacher else None
         old, ref = before.old[at], before.ref[at]
         logp, entropy, hidden = self.policy.evaluate(ids, mask)
         weight, removed = self._correction(config, old, behaviour, mask)

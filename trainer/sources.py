@@ -112,27 +112,30 @@ def play(config: Config, step: int, attempt: int, sampler: Sampler, verifier: Ve
     return scored(config, trajectories, verdicts, group)
 
 
-def collect(config: Config, step: int, sampler: Sampler, verifier: Verifier, world: World) -> tuple[Batch, dict[str, float]]:
-    """The step's batch and how it came about; with dynamic sampling, groups without spread are drawn again."""
+def collect(config: Config, step: int, sampler: Sampler, verifier: Verifier, world: World) -> tuple[Batch, Batch, dict[str, float]]:
+    """The batch to train on, all that was drawn for it, and how long it took; with dynamic sampling, groups without spread are drawn again."""
     started = time.perf_counter()
-    batch = play(config, step, 0, sampler, verifier, world)
-    drawn = config.prompts
+    batch = drawn = play(config, step, 0, sampler, verifier, world)
     if config.rule.dynamic:
         wanted = len(batch.episodes)
         kept: Batch | None = None
         for attempt in range(ATTEMPTS):
             more = batch if attempt == 0 else play(config, step, attempt, sampler, verifier, world)
-            drawn = (attempt + 1) * config.prompts
+            drawn = drawn if attempt == 0 else joined(drawn, more)
             if good := _with_spread(more, config.samples):
                 kept = more.rows(good) if kept is None else joined(kept, more.rows(good))
             if kept is not None and len(kept.episodes) >= wanted:
                 break
         batch = batch if kept is None else kept.rows(range(min(wanted, len(kept.episodes))))
-    return batch, {
-        "perf.gen_time_s": time.perf_counter() - started,
-        "env.metric.groups_drawn": float(drawn),
-        "env.metric.sampler_busy_frac": float((batch.ids != PAD_ID).float().mean()),
-    }
+    return (
+        batch,
+        drawn,
+        {
+            "perf.gen_time_s": time.perf_counter() - started,
+            "env.metric.groups_drawn": float(len(set(drawn.group))),
+            "env.metric.sampler_busy_frac": float((batch.ids != PAD_ID).float().mean()),
+        },
+    )
 
 
 def _with_spread(batch: Batch, size: int) -> list[int]:

@@ -87,7 +87,7 @@ class Training:
         """Make one step and return its row."""
         started = time.perf_counter()
         config = faults.at(self.config, self.fault, self.step)
-        batch, collected = self._collect(config)
+        batch, drawn, collected = self._collect(config)
         before = self.learner.evaluate(batch)
         inside, judged = self._inside(config, batch, before)
         batch, returns = with_advantages(config, batch, inside, before.values, self.world)
@@ -96,7 +96,7 @@ class Training:
         rule = config.rule
         health = BatchHealth(SIZE, eps_low=rule.low, eps_high=rule.high)
         measured = self.learner.update(config, batch, before, returns, health, Random(f"{self.config.seed}/order/{self.step}"), self.step)
-        values, hists = self._measure(health, batch)
+        values, hists = self._measure(health, batch, drawn)
         values |= measured | collected | judged | self._evaluation(config) | {"perf.step_time_s": time.perf_counter() - started}
         self._synchronise(self.step + 1)
         row = Row(self.step, values, hists, decoded(self.step, batch))
@@ -135,23 +135,25 @@ class Training:
         if self.sampler.policy is not self.policy:
             self.sampler.policy.load_state_dict(sharding.full_weights(self.policy))
 
-    def _collect(self, config: Config) -> tuple[Batch, dict[str, float]]:
-        """The step's batch from whoever plays it."""
+    def _collect(self, config: Config) -> tuple[Batch, Batch, dict[str, float]]:
+        """The batch to train on and all that was drawn for it, from whoever plays it."""
         source = config.rule.source
         if self.actor is not None and source == "policy":
-            return self.actor.collect(config, self.step)
+            taken, collected = self.actor.collect(config, self.step)
+            return taken, taken, collected
         if source == "demonstrator":
-            return teachers.demonstrated(config, self.step, self.verifier, self.world), {}
+            shown = teachers.demonstrated(config, self.step, self.verifier, self.world)
+            return shown, shown, {}
         sampler: sources.Sampler = self.sampler
         if source == "teacher":
             assert self.learner.teacher is not None
             sampler = sources.Lockstep(self.learner.teacher, self.verifier, self.device)
-        batch, collected = sources.collect(config, self.step, sampler, self.verifier, self.world)
+        batch, drawn, collected = sources.collect(config, self.step, sampler, self.verifier, self.world)
         if config.rule.advantage == "success":
             collected["env.metric.accepted_frac"] = sum(v.task for v in batch.verdicts) / len(batch.verdicts)
         if config.rule.teacher == "informed":
             batch = teachers.trimmed(batch, self.learner.longest)
-        return batch, collected
+        return batch, drawn, collected
 
     def _inside(self, config: Config, batch: Batch, before: Evaluation) -> tuple[torch.Tensor | None, dict[str, float]]:
         """Rewards inside the episode [N, T]: a KL penalty, the steps of a process reward model."""
@@ -175,12 +177,14 @@ class Training:
         """How many versions back a later step may sample from."""
         return max(self.config.lag, config.lag, self.fault.patch.get("lag", 0) if self.fault else 0)
 
-    def _measure(self, health: BatchHealth, batch: Batch) -> tuple[dict[str, float], dict[str, list[int]]]:
+    def _measure(self, health: BatchHealth, batch: Batch, drawn: Batch) -> tuple[dict[str, float], dict[str, list[int]]]:
+        """Rewards and groups of all that was drawn, the rest of what is trained on."""
         episodes = batch.episodes
+        if drawn is not batch:
+            health.observe_batch(rewards=drawn.components, groups=drawn.group, audit=[v.audit for v in drawn.verdicts])
+        own = {"rewards": batch.components, "groups": batch.group, "audit": [v.audit for v in batch.verdicts]} if drawn is batch else {}
         health.observe_batch(
-            rewards=batch.components,
-            groups=batch.group,
-            audit=[v.audit for v in batch.verdicts],
+            **own,
             advantages=batch.advantages,
             mask=batch.mask,
             truncated=[e.stopped != "submit" for e in episodes],
@@ -195,7 +199,11 @@ class Training:
         assert reading is not None
         sums = {f"env.metric.{name}_per_episode": float(sum(e.counts[name] for e in episodes)) for name in ACTIONS}
         sums["env.metric.tests_passed_frac"] = sum(v.passed for v in batch.verdicts)
-        return reading.values | self._means(sums, len(episodes)), reading.hists
+        values = reading.values | self._means(sums, len(episodes))
+        values["batch.sequences"] -= float(
+            self.world.sum(torch.tensor(float(len(drawn.episodes) if drawn is not batch else 0.0), device=self.device))
+        )
+        return values, reading.hists
 
     def _means(self, sums: dict[str, float], count: int) -> dict[str, float]:
         """Means over the episodes of all ranks."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitor.wire import spelled
+from monitor.wire import read_number, spelled
 from trainer import presets
 from trainer.damage import BAND_ROWS, damage_step, first_signals, mean_at
 from trainer.presets import Preset
@@ -85,6 +85,7 @@ def build(names: Sequence[str], seeds: Sequence[int], out: Path, tell: Callable[
     """Run every preset of ``names`` and the controls they name, write rows and labels.json to ``out``, and return the judged cases."""
     out.mkdir(parents=True, exist_ok=True)
     cases: list[Case] = []
+    before = _known(out / "labels.json")
     verifier = Verifier()
     try:
         for seed in seeds:
@@ -92,14 +93,15 @@ def build(names: Sequence[str], seeds: Sequence[int], out: Path, tell: Callable[
             done: dict[str, Case] = {}
             for name in with_controls(names):
                 started = time.process_time()
-                done[name] = run_case(prefixes, name, seed, done.get(_control(name)))
+                done[name] = kept_case(out, before, name, seed) or run_case(prefixes, name, seed, done.get(_control(name)))
                 judge(done[name], done)
                 write(done[name], out)
+                cases.append(done[name])
+                before |= {case.file: label(case) for case in cases}
+                out.joinpath("labels.json").write_text(json.dumps(before, indent=1) + "\n")
                 tell(f"{name} seed {seed}: {_verdict(done[name])}, {time.process_time() - started:.0f} CPU s")
-            cases += done.values()
     finally:
         verifier.close()
-    labels(cases, out / "labels.json")
     return cases
 
 
@@ -137,23 +139,50 @@ def write(case: Case, out: Path) -> None:
             file.write(json.dumps(spelled({"step": step, **row})) + "\n")
 
 
-def labels(cases: Sequence[Case], path: Path) -> None:
-    """labels.json: outcome ``healthy``, ``fault:NAME`` or ``flat`` (a fault that cost nothing), damage row, injection step, what changed."""
-    entries = {}
-    for case in cases:
-        preset = presets.load(case.preset)
-        healthy = preset.kind != "fault"
-        outcome = ("healthy" if case.damage is None else "unclear") if healthy else (f"fault:{case.preset}" if case.damage is not None else "flat")
-        entries[case.file] = {
-            "outcome": outcome,
-            "damage_row": None if healthy else case.damage,
-            "fault_injected_at_step": case.at_step if preset.kind == "fault" else None,
-            "algorithm": preset.config.algorithm,
-            "changed_at_injection": dict(preset.fault.patch) if preset.fault else {},
-            "first_signals": [{"metric": name, "step": step} for name, step in case.signals],
-            "config": {key: value for key, value in asdict(preset.config).items() if key != "seed"},
-        }
-    path.write_text(json.dumps(entries, indent=1) + "\n")
+def label(case: Case) -> dict[str, Any]:
+    """An entry of labels.json: outcome ``healthy``, ``fault:NAME``, ``flat`` (a fault that cost nothing) or ``unclear`` (a control that was hurt),
+    damage row, injection step, what changed, and the settings that made the run."""
+    preset = presets.load(case.preset)
+    healthy = preset.kind != "fault"
+    outcome = ("healthy" if case.damage is None else "unclear") if healthy else (f"fault:{case.preset}" if case.damage is not None else "flat")
+    return {
+        "outcome": outcome,
+        "damage_row": None if healthy else case.damage,
+        "fault_injected_at_step": case.at_step if preset.kind == "fault" else None,
+        "algorithm": preset.config.algorithm,
+        "changed_at_injection": dict(preset.fault.patch) if preset.fault else {},
+        "first_signals": [{"metric": name, "step": step} for name, step in case.signals],
+        "made_by": _made_by(preset),
+    }
+
+
+def _made_by(preset: Preset) -> dict[str, Any]:
+    """What decides a run's rows, but for its seed, as JSON holds it."""
+    settings = {key: value for key, value in asdict(preset.config).items() if key != "seed"}
+    fault = {"at_step": preset.fault.at_step, "for_steps": preset.fault.for_steps, "patch": dict(preset.fault.patch)} if preset.fault else {}
+    made: dict[str, Any] = json.loads(json.dumps(settings | {"fault": fault}))
+    return made
+
+
+def _known(path: Path) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return known
+
+
+def kept_case(out: Path, known: Mapping[str, Any], name: str, seed: int) -> Case | None:
+    """The case from an earlier build in the same folder, if the same settings made it."""
+    preset = presets.load(name, {"seed": seed})
+    case = Case(name, seed, [], preset.fault.at_step if preset.fault else None)
+    path = out / case.file
+    if known.get(case.file, {}).get("made_by") != _made_by(preset) or not path.exists():
+        return None
+    for line in path.read_text().splitlines():
+        values = {key: read_number(value) for key, value in json.loads(line).items() if key != "step"}
+        case.rows.append({key: value for key, value in values.items() if value is not None})
+    return case
 
 
 def _verdict(case: Case) -> str:
