@@ -9,9 +9,9 @@ from typing import Any
 
 from monitor import wire
 from monitor.alerts import lifecycle, verdict
+from monitor.alerts.book import PRESENCE
 from monitor.detect import fold
-from monitor.detect.contract import Context, Row
-
+from monitor.detect.contract import Context, Finding, Row
 
 AUXILIARY = "reward.aux.mean"
 """Watched whatever a run declares: a bonus that is switched on later is in this sum and in no declaration."""
@@ -44,6 +44,20 @@ def judge(run: str, state: Mapping[str, Any], items: Iterable[Row | Regime], con
         detectors, findings = fold.observe(detectors, item, context)
         book, changes = lifecycle.advance(book, item, findings)
         transitions += changes
+    said = verdict.verdict(book, fold.organs(detectors, context))
+    return Judgement({"detect": detectors, "book": lifecycle.dump(book)}, book, tuple(transitions), said)
+
+
+def notice(run: str, state: Mapping[str, Any], finding: Finding | None, context: Context) -> Judgement:
+    """What no row says: a silence or a crash, which takes the place of any earlier one; None: the run ended well, and they are over."""
+    detectors = state["detect"] if state else fold.initial()
+    book = lifecycle.load(state["book"]) if state else lifecycle.Book(run)
+    here = Row(detectors["rows"], detectors["steps"][-1] if detectors["steps"] else 0, {})
+    others = [name for name in PRESENCE if finding is None or name != finding.detector]
+    book, transitions = lifecycle.close(book, here, others, "ended" if finding is None else "replaced")
+    if finding is not None:
+        book, raised = lifecycle.advance(book, here, [finding])
+        transitions += raised
     said = verdict.verdict(book, fold.organs(detectors, context))
     return Judgement({"detect": detectors, "book": lifecycle.dump(book)}, book, tuple(transitions), said)
 

@@ -65,6 +65,7 @@ REASONS = {
     "outlived": "what explained the condition is over, and the condition is not",
     "quiet": "the condition has not held for long enough",
     "by hand": "a person closed it",
+    "replaced": "another alert says more",
     "returned": "rows arrive again",
     "ended": "the run ended",
 }

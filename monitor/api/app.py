@@ -18,7 +18,7 @@ from monitor import wire
 from monitor.api import control, errors, ingest, live, prometheus, reads
 from monitor.api.auth import Guard
 from monitor.settings import Settings
-from monitor.store import census
+from monitor.store import census, presence
 from monitor.store.database import DatabaseUnreachable, head, transaction
 from monitor.store.rollups import Upkeep
 
@@ -30,14 +30,13 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(upkeep.run_forever()) if collects else None
+        tasks = [asyncio.create_task(upkeep.run_forever()), asyncio.create_task(presence.keep_alive(engine))] if collects else []
         try:
             yield
         finally:
-            if task is not None:
+            for task in tasks:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await asyncio.gather(*tasks, return_exceptions=True)
             await engine.dispose()
 
     app = FastAPI(title="rlvitals", version=_version(), lifespan=life, docs_url=None, redoc_url=None, openapi_url=f"{wire.API}/openapi.json")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, exists, func, select, update
+from sqlalchemy import ColumnElement, bindparam, case, exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -66,27 +66,14 @@ class Change:
     muted: str | None = None
 
 
-async def claim(conn: AsyncConnection) -> Claim | None:
-    """Locks the run that has waited longest with something unseen; None if there is none or others hold them all."""
-    row = (
-        await conn.execute(
-            select(
-                *(run.c[name] for name in ("id", "uid", "project", "name", "algorithm", "signal", "task_reward", "aux_rewards", "config", "tags")),
-                run.c.next_seq,
-                evaluation.c.seq,
-                evaluation.c.rows,
-                evaluation.c.state,
-                evaluation.c.failures,
-            )
-            .join_from(evaluation, run)
-            .where(run.c.next_seq - 1 > evaluation.c.seq, (evaluation.c.retry_at.is_(None)) | (evaluation.c.retry_at <= func.now()))
-            .order_by(evaluation.c.updated_at)
-            .limit(1)
-            .with_for_update(of=evaluation, skip_locked=True)
-        )
-    ).one_or_none()
-    if row is None:
-        return None
+def claimed_columns() -> tuple[ColumnElement[Any], ...]:
+    """What :func:`read_claim` reads, from run and evaluation."""
+    names = ("id", "uid", "project", "name", "algorithm", "signal", "task_reward", "aux_rewards", "config", "tags", "next_seq")
+    judged = ("seq", "rows", "state", "failures")
+    return (*(run.c[name] for name in names), *(evaluation.c[name] for name in judged))
+
+
+def read_claim(row: Any) -> Claim:
     return Claim(
         run_id=row.id,
         uid=row.uid,
@@ -104,6 +91,21 @@ async def claim(conn: AsyncConnection) -> Claim | None:
         state=row.state,
         failures=row.failures,
     )
+
+
+async def claim(conn: AsyncConnection) -> Claim | None:
+    """Locks the run that has waited longest with something unseen; None if there is none or others hold them all."""
+    row = (
+        await conn.execute(
+            select(*claimed_columns())
+            .join_from(evaluation, run)
+            .where(run.c.next_seq - 1 > evaluation.c.seq, (evaluation.c.retry_at.is_(None)) | (evaluation.c.retry_at <= func.now()))
+            .order_by(evaluation.c.updated_at)
+            .limit(1)
+            .with_for_update(of=evaluation, skip_locked=True)
+        )
+    ).one_or_none()
+    return None if row is None else read_claim(row)
 
 
 async def unseen(conn: AsyncConnection, claimed: Claim, limit: int) -> list[Item]:
@@ -139,11 +141,12 @@ async def save(
     changes: Sequence[Change],
     open_episodes: Iterable[Episode],
     seconds: float,
+    silence_s: float | None = None,
 ) -> int:
     """Writes transitions, their deliveries, the cursor and the verdict; returns how many deliveries are new.
 
     A transition that is stored already (the same rows judged again) stays as it is and is not delivered again. ``seconds`` is what judging
-    took.
+    took; ``silence_s`` is how long the run may be silent from now on, None for ever.
     """
     born = await write(conn, claimed.run_id, changes)
     ages = [{"key": UUID(episode.uid), "step": episode.last_step} for episode in open_episodes]
@@ -162,6 +165,7 @@ async def save(
             failures=0,
             retry_at=None,
             seconds=evaluation.c.seconds + seconds,
+            deadline_at=None if silence_s is None else func.now() + timedelta(seconds=silence_s),
             updated_at=func.clock_timestamp(),
         )
     )

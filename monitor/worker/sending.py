@@ -1,0 +1,91 @@
+"""Sending what is due: leased, sent outside any transaction, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from urllib.parse import quote
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from monitor import wire
+from monitor.deliver.channel import Channel, MessageRefused, TransportError
+from monitor.deliver.message import Also, Excerpt, Message, excerpt
+from monitor.deliver.retry import Policy
+from monitor.store import deliveries
+from monitor.store.database import transaction
+from monitor.store.deliveries import Due, Outcome, Sample
+from monitor.worker.pace import Pace, named
+
+log = logging.getLogger("vitals.worker")
+
+
+class Sending:
+    """``link`` is the address of the pages, for the messages."""
+
+    def __init__(self, engine: AsyncEngine, link: str, pace: Pace) -> None:
+        self.engine = engine
+        self.link = link
+        self.pace = pace
+
+    async def deliver(self, channel: Channel) -> bool:
+        """Sends what is due on a channel; False if nothing was."""
+        async with transaction(self.engine) as conn:
+            leased = await deliveries.lease(conn, channel.name, self.pace.sends, self.pace.lease_s, self.pace.policy.trip)
+        await asyncio.gather(*(self._send(channel, due) for due in leased))
+        return bool(leased)
+
+    async def _send(self, channel: Channel, due: Due) -> None:
+        try:
+            receipt = await channel.send(compose(due, self.link))
+            outcome = Outcome("delivered", receipt.status, receipt.latency_ms)
+        except TransportError as error:
+            outcome = failed(due, error, self.pace.policy, random.random())
+            log.warning("channel %s, attempt %d: %s", due.channel, due.attempt, error)
+        except Exception as error:
+            outcome = failed(due, MessageRefused(named(error)), self.pace.policy, random.random())
+            log.error("channel %s: a message could not be written: %s", due.channel, named(error))
+        async with transaction(self.engine) as conn:
+            await deliveries.record(conn, due, outcome)
+
+
+def failed(due: Due, error: TransportError, policy: Policy, dice: float) -> Outcome:
+    """What to do about a message that was not taken."""
+    if isinstance(error, MessageRefused):
+        return Outcome("refused", error.status, error=str(error))
+    failures = due.failures + 1
+    rest = policy.rest(failures, error)
+    state = "disabled" if error.permanent else "resting" if rest else "ok"
+    return Outcome("failed", error.status, None, str(error), max(policy.wait(due.attempt, dice), error.retry_after or 0.0), rest, state)
+
+
+def compose(due: Due, link: str) -> Message:
+    """The message of a leased delivery."""
+    return Message(
+        uid=due.uid,
+        alert=due.alert,
+        run=due.run,
+        run_name=due.run_name,
+        project=due.project,
+        detector=due.detector,
+        organ=due.organ,
+        from_state=due.from_state,
+        to_state=due.to_state,
+        reason=due.reason,
+        step=due.step,
+        opened_step=due.opened_step,
+        at=due.at,
+        finding=due.finding,
+        verdict=due.verdict,
+        incident=due.incident,
+        cascade=tuple(Also(each.detector, each.severity, each.title, each.since_step) for each in due.cascade),
+        link=f"{link}/run/{quote(due.run, safe='')}?step={due.step}" if link else "",
+        excerpts=tuple(_excerpt(sample) for sample in due.samples),
+    )
+
+
+def _excerpt(sample: Sample) -> Excerpt:
+    text = "\n".join(f"[{turn['role']}] {turn['text']}" for turn in sample.turns)
+    rewards = {name: number for name, value in sample.rewards.items() if (number := wire.read_number(value)) is not None}
+    return Excerpt(sample.step, sample.pick, excerpt(text), rewards)

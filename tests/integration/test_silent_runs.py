@@ -1,0 +1,164 @@
+"""Runs that fall silent, crash or end; and collectors that were down, which is no fault of the run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from runs import T0, Feed, good
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from monitor import wire
+from monitor.deliver.webhook import Webhook
+from monitor.store import ingest, presence
+from monitor.store.tables import alert, beat, blind, delivery, evaluation, run, transition
+from monitor.worker import Worker
+
+NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called")
+
+
+async def settle(worker: Worker) -> None:
+    while await worker.evaluate() or await worker.watch():
+        pass
+
+
+async def told(engine: AsyncEngine) -> list[tuple[str, str, str]]:
+    async with engine.connect() as conn:
+        columns = alert.c.detector, transition.c.to_state, transition.c.reason
+        return [tuple(row) for row in await conn.execute(select(*columns).join_from(transition, alert).order_by(transition.c.id))]
+
+
+async def elapse(engine: AsyncEngine, seconds: float, *, beating: bool) -> None:
+    """As if so many seconds had passed for the runs; ``beating``: their clients were heard all the while."""
+    past = timedelta(seconds=seconds)
+    async with engine.begin() as conn:
+        await conn.execute(update(evaluation).values(deadline_at=evaluation.c.deadline_at - past))
+        await conn.execute(update(run).values(last_seen_at=func.now() if beating else run.c.last_seen_at - past))
+        await conn.execute(update(blind).values(from_at=blind.c.from_at - past, to_at=blind.c.to_at - past))
+
+
+async def stepping(engine: AsyncEngine, uid: str = "r1") -> Feed:
+    """A run of ten steps, one a second."""
+    feed = await Feed(engine, uid).start()
+    await feed.rows(good(10))
+    return feed
+
+
+async def test_a_stalled_run_is_reported_gets_worse_and_resolves_when_it_returns(engine: AsyncEngine) -> None:
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    await settle(worker)
+    await elapse(engine, 115, beating=True)
+    await settle(worker)
+    assert await told(engine) == []
+    await elapse(engine, 10, beating=True)
+    await settle(worker)
+    assert await told(engine) == [("stalled", "warning", "opened")]
+    async with engine.connect() as conn:
+        said = (await conn.execute(select(evaluation.c.severity, evaluation.c.verdict))).one()
+    assert said.severity == "warning" and said.verdict["sentence"].startswith("No step has ended for 125 s")
+    assert said.verdict["organs"]["pace"]["state"] == "warning"
+    await elapse(engine, 470, beating=True)
+    await settle(worker)
+    assert len(await told(engine)) == 1
+    await elapse(engine, 20, beating=True)
+    await settle(worker)
+    await elapse(engine, 99_999, beating=True)
+    await settle(worker)
+    assert await told(engine) == [("stalled", "warning", "opened"), ("stalled", "critical", "rose")]
+    await feed.rows(good(1))
+    await settle(worker)
+    assert (await told(engine))[-1] == ("stalled", "resolved", "returned")
+    async with engine.connect() as conn:
+        assert (await conn.execute(select(func.count()).select_from(delivery))).scalar_one() == 3
+        assert (await conn.execute(select(evaluation.c.deadline_at))).scalar_one() is not None
+
+
+async def test_a_client_that_is_silent_too_is_lost(engine: AsyncEngine) -> None:
+    await stepping(engine)
+    worker = Worker(engine, [NOWHERE])
+    await settle(worker)
+    await elapse(engine, 130, beating=False)
+    await settle(worker)
+    assert await told(engine) == [("lost", "warning", "opened")]
+
+
+async def test_a_crash_is_told_at_once_and_a_resume_resolves_it(engine: AsyncEngine) -> None:
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    async with engine.begin() as conn:
+        await ingest.finish(conn, feed.uid, wire.RunEnd(feed.attempt, "crashed", T0 + 11, "CUDA out of memory"))
+    await settle(worker)
+    await settle(worker)
+    assert await told(engine) == [("crashed", "critical", "opened")]
+    await feed.start("second", step=10)
+    await feed.rows(good(2))
+    await settle(worker)
+    assert (await told(engine))[1:] == [("crashed", "resolved", "returned")]
+
+
+async def test_a_run_that_ended_well_is_never_overdue(engine: AsyncEngine) -> None:
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    await settle(worker)
+    await elapse(engine, 130, beating=False)
+    await settle(worker)
+    async with engine.begin() as conn:
+        await ingest.finish(conn, feed.uid, wire.RunEnd(feed.attempt, "finished", T0 + 200))
+    await settle(worker)
+    await elapse(engine, 99_999, beating=False)
+    await settle(worker)
+    assert await told(engine) == [("lost", "warning", "opened"), ("lost", "resolved", "ended")]
+
+
+async def test_silence_while_the_collector_was_down_says_nothing(engine: AsyncEngine) -> None:
+    await stepping(engine)
+    worker = Worker(engine, [NOWHERE])
+    await settle(worker)
+    async with engine.begin() as conn:
+        await conn.execute(insert(beat).values(component="collector", at=func.now() - timedelta(hours=1)))
+    await elapse(engine, 3600, beating=False)
+    await settle(worker)
+    assert await told(engine) == []
+    async with engine.begin() as conn:
+        await presence.alive(conn)
+        gap = (await conn.execute(select(blind))).one()
+    assert gap.component == "collector" and 3500 < (gap.to_at - gap.from_at).total_seconds() < 3700
+    await elapse(engine, 20, beating=False)
+    await settle(worker)
+    assert await told(engine) == []
+    await elapse(engine, 110, beating=False)
+    async with engine.begin() as conn:
+        await presence.alive(conn)
+    await settle(worker)
+    assert await told(engine) == [("lost", "warning", "opened")]
+
+
+async def test_beats_without_a_gap_are_no_blindness(engine: AsyncEngine) -> None:
+    for _ in range(3):
+        async with engine.begin() as conn:
+            await presence.alive(conn)
+    async with engine.connect() as conn:
+        assert (await conn.execute(select(func.count()).select_from(blind))).scalar_one() == 0
+
+
+async def test_an_announced_pause_is_no_silence(engine: AsyncEngine) -> None:
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    await feed.rows([], events=[wire.Event(at=T0 + 11, kind="expect", step=10, detail={"seconds": 1000, "why": "evaluation"})])
+    await settle(worker)
+    await elapse(engine, 1000, beating=True)
+    await settle(worker)
+    assert await told(engine) == []
+    await elapse(engine, 130, beating=True)
+    await settle(worker)
+    assert await told(engine) == [("stalled", "warning", "opened")]
+
+
+async def test_a_run_that_cannot_be_looked_at_stops_no_other(engine: AsyncEngine) -> None:
+    for uid in ("bad", "fine"):
+        await stepping(engine, uid)
+    worker = Worker(engine, [NOWHERE])
+    await settle(worker)
+    async with engine.begin() as conn:
+        of_bad = evaluation.c.run_id == select(run.c.id).where(run.c.uid == "bad").scalar_subquery()
+        await conn.execute(update(evaluation).where(of_bad).values(state={"spoiled": True}))
+    await elapse(engine, 130, beating=True)
+    await settle(worker)
+    assert await told(engine) == [("stalled", "warning", "opened")]
