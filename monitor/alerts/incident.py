@@ -6,7 +6,7 @@ least the same severity, raised no later, is held: it is stored and shown, and n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from monitor.alerts.book import Book, Episode, is_alarm, rank
 
@@ -19,7 +19,7 @@ SYMPTOMS: Mapping[str, frozenset[str]] = {
     "weight_explosion": frozenset(("kl_acceleration", "entropy_high", "entropy_low", "grad_spike", "peak_and_fall")),
     "huge_advantage": frozenset(("grad_spike", "weight_explosion", "kl_acceleration")),
     "grad_spike": frozenset(("kl_acceleration", "peak_and_fall")),
-    "aux_divergence": frozenset(("entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition", "truncation", "peak_and_fall")),
+    "aux_divergence": frozenset(("entropy_high", "entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition", "truncation", "peak_and_fall")),
     "audit_gap": frozenset(("entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition")),
     "repetition": frozenset(("length_runaway", "truncation", "entropy_low", "slowdown")),
     "length_runaway": frozenset(("truncation", "slowdown")),
@@ -40,6 +40,12 @@ def explains(cause: Episode, symptom: Episode) -> bool:
         return False
     name, other = cause.finding.detector, symptom.finding.detector
     return other in SYMPTOMS.get(name, ()) or name == "non_finite"
+
+
+def roots(alarms: Collection[Episode]) -> list[Episode]:
+    """Those of ``alarms`` that none of the others is known to cause, whichever was raised first; all of them if each has a cause among them."""
+    followed = {symptom for alarm in alarms for symptom in SYMPTOMS.get(alarm.finding.detector, ())}
+    return [alarm for alarm in alarms if alarm.finding.detector not in followed] or list(alarms)
 
 
 def holder(symptom: Episode, open_: Iterable[Episode]) -> str:

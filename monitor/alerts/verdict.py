@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from monitor.alerts.incident import roots
 from monitor.alerts.lifecycle import Book, Episode, is_alarm, organ_of, rank
 from monitor.detect.contract import OrganView
 
@@ -39,7 +40,8 @@ NOT_JUDGED = Verdict("cannot judge", "No row has arrived yet.")
 def verdict(book: Book, organs: Mapping[str, OrganView]) -> Verdict:
     """The verdict of a run from its alerts and from how its organs look without them (``monitor.detect.fold.organs``).
 
-    Where several alerts are open, the most severe speaks, and among those the one that opened first; the others are its reasons.
+    Where several alerts are open, the most severe speaks; among those one that none of the others causes, and of several the one that
+    opened first. The others are its reasons.
     """
     open_ = [episode for episode in book.open if episode.state != "information"]
     mentioned = [episode for episode in book.open if episode.state == "information"]
@@ -71,8 +73,9 @@ def _organ(view: OrganView, open_: list[Episode], mentioned: Iterable[Episode], 
     return OrganVerdict(view.state, view.sentence, (*notes, *view.reasons))
 
 
-def _leading(open_: Iterable[Episode]) -> Episode:
-    return min(open_, key=lambda episode: (-rank(episode.state), episode.opened_index, episode.number))
+def _leading(open_: Collection[Episode]) -> Episode:
+    worst = max(rank(episode.state) for episode in open_)
+    return min(roots([e for e in open_ if rank(e.state) == worst]), key=lambda episode: (episode.opened_index, episode.number))
 
 
 def _reasons(open_: list[Episode], leading: Episode) -> tuple[str, ...]:

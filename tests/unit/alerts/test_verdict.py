@@ -46,6 +46,14 @@ def test_among_equals_the_first_mover_speaks():
     assert said.sentence == "First, since step 3."
 
 
+def test_among_equals_a_cause_speaks_before_what_follows_from_it():
+    kl = finding("critical", 3, "kl_acceleration", "kl_ref.k3", "KL is accelerating")
+    aux = finding("critical", 5, "aux_divergence", "reward.aux.mean", "The auxiliary reward is farmed")
+    said = verdict(book(kl, aux), HEALTHY)
+    assert said.sentence == "The auxiliary reward is farmed, since step 5."
+    assert said.reasons[1:] == ("critical since step 3: KL is accelerating",)
+
+
 def test_solved_and_missing_inputs_are_said():
     organs = {
         "signal": OrganView("solved", "Every group passes."),
