@@ -74,7 +74,7 @@ def as_trl(values: Mapping[str, float], case_task: str, aux: Sequence[str]) -> d
 
 def _rows(case: Case) -> list[dict[str, Any]]:
     log = read(case.path, case.task, case.aux)
-    rows = [{"step": row.step, "values": as_trl(row.values, log.roles.task, log.roles.aux)} for row in log.rows]
+    rows: list[dict[str, Any]] = [{"step": row.step, "values": as_trl(row.values, log.roles.task, log.roles.aux)} for row in log.rows]
     last = rows[0]["step"] - 1
     for row in rows:  # no peer knows resumes: steps go on counting
         last = row["step"] = max(row["step"], last + 1)

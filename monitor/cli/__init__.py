@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -43,7 +44,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0 done, 1 a check that did not pass, 2 wrong use or set-up, 130 interrupted."""
+    """Run one command. Exit codes: 0 done, 1 a check that did not pass, 2 wrong use or set-up, 130 interrupted, 141 output no longer
+    wanted."""
     top = parser()
     arguments = top.parse_args(argv)
     if arguments.command is None:
@@ -57,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(f"vitals {arguments.command}: {_missing(error)}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of a pipe has seen enough, as in `vitals diagnose LOG | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         return 130
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from monitor import wire
 from monitor.adapters.readers import Log, LogRow, read
-from monitor.alerts import lifecycle, verdict
+from monitor.alerts import judgement, lifecycle, verdict
 from monitor.detect import fold
 from monitor.detect.contract import SEVERITIES, Context, Finding, Row
 
@@ -20,17 +20,27 @@ Watcher = Callable[[LogRow], None]
 
 @dataclass(slots=True)
 class Entry:
-    """One thing that was found: an alert that opened, rose or came back. ``resolved_row`` is the row at which it closed, if it did."""
+    """One thing that was found: an alert that opened, rose or came back. ``resolved_row`` is the row at which it closed, if it did.
+
+    ``incident`` numbers the incidents of the run from 1, 0 is none; ``held_by`` is the detector whose alarm explains this one.
+    """
 
     row: int
     finding: Finding
     alert: str
+    incident: int = 0
+    held_by: str = ""
     resolved_row: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The entry as JSON values."""
         tree: dict[str, Any] = wire.spelled(dataclasses.asdict(self.finding))
-        return {"row": self.row, **tree, "resolved_row": self.resolved_row}
+        return {"row": self.row, **tree, "incident": self.incident, "held_by": self.held_by or None, "resolved_row": self.resolved_row}
+
+
+def worst_of(entries: Sequence[Entry]) -> Entry:
+    """The most severe entry of one alert, the first of several."""
+    return max(entries, key=lambda entry: (SEVERITIES.index(entry.finding.severity), -entry.row))
 
 
 @dataclass(slots=True)
@@ -54,6 +64,16 @@ class Diagnosis:
     def alarms(self, severity: str = "warning") -> list[Entry]:
         """Entries at ``severity`` or above."""
         return [entry for entry in self.entries if SEVERITIES.index(entry.finding.severity) >= SEVERITIES.index(severity)]
+
+    def incidents(self) -> list[list[list[Entry]]]:
+        """Incidents in the order in which they began, each with its alerts, first mover first; an alert outside of any stands alone."""
+        alerts: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            alerts.setdefault(entry.alert, []).append(entry)
+        groups: dict[object, list[list[Entry]]] = {}
+        for uid, entries in alerts.items():
+            groups.setdefault(entries[-1].incident or uid, []).append(entries)
+        return list(groups.values())
 
     def as_dict(self) -> dict[str, Any]:
         """The diagnosis as JSON values."""
@@ -80,13 +100,13 @@ def context_of(log: Log, limits: Mapping[str, Mapping[str, float]] | None = None
     header = log.header
     signal = header.get("signal")
     config = header.get("config")
-    return Context(
+    return judgement.context(
         algorithm=header.get("algorithm") if isinstance(header.get("algorithm"), str) else None,
         signal=signal if signal in wire.SIGNALS else "reward",
         task=log.roles.task,
         aux=log.roles.aux,
         config=config if isinstance(config, Mapping) else {},
-        limits=limits or {},
+        limits=limits,
     )
 
 
@@ -105,7 +125,8 @@ def judge(log: Log, context: Context, watchers: Iterable[Watcher] = ()) -> Diagn
             if change.to_state == change.from_state:
                 continue
             if change.to_state in SEVERITIES:
-                entry = Entry(row.index, dataclasses.replace(change.finding, severity=change.to_state), change.alert)
+                said = dataclasses.replace(change.finding, severity=change.to_state)
+                entry = Entry(row.index, said, change.alert, change.incident_number, change.held_by)
                 found.entries.append(entry)
                 open_entries.setdefault(change.alert, []).append(entry)
             else:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from monitor.cli.curves import Curve
-from monitor.cli.offline import Diagnosis, Entry
+from monitor.cli.offline import Diagnosis, Entry, worst_of
 from monitor.cli.report_text import number
 from monitor.metrics import ORGANS, describe
 
@@ -33,7 +34,8 @@ dd{margin:0;overflow-wrap:anywhere}
 .head{display:flex;justify-content:space-between;gap:10px;align-items:baseline}.head .value{font-variant-numeric:tabular-nums;white-space:nowrap}
 svg{display:block;width:100%;height:auto;margin-top:6px}.line{fill:none;stroke:var(--line);stroke-width:1.4;vector-effect:non-scaling-stroke}
 .band{fill:var(--band)}.shade-critical{fill:var(--shade-critical)}.shade-warning{fill:var(--shade-warning)}.nan{stroke:var(--critical);stroke-width:1.4}
-.base{stroke:var(--rule)}text{fill:var(--dim);font-size:9px}ul{margin:6px 0;padding-left:20px}code{overflow-wrap:anywhere}
+.base{stroke:var(--rule)}text{fill:var(--dim);font-size:9px}ul{margin:6px 0;padding-left:20px}.follow{list-style:none;padding:0;margin-top:12px}
+.follow li{border-top:1px solid var(--rule);padding:8px 0 2px}code{overflow-wrap:anywhere}
 @media (max-width:560px){dl{grid-template-columns:1fr}dt{margin-top:6px}}
 """
 
@@ -54,19 +56,34 @@ def _scale(curve: Curve, logarithmic: bool) -> tuple[float, float, bool]:
     return low, high, logarithmic and low > 0 and high / low > LOG_SPAN
 
 
-def _shades(name: str, entries: Iterable[Entry], rows: int) -> Iterator[str]:
-    for entry in entries:
-        if entry.finding.severity not in ("warning", "critical") or (entry.finding.metric != name and name not in entry.finding.moved):
-            continue
-        start = LEFT + WIDTH * entry.row / max(rows - 1, 1)
-        end = LEFT + WIDTH * (rows - 1 if entry.resolved_row is None else entry.resolved_row) / max(rows - 1, 1)
-        yield f'<rect class="shade-{entry.finding.severity}" x="{start:.1f}" y="{TOP}" width="{max(end - start, 1.5):.1f}" height="{HEIGHT}"/>'
+def _spans(name: str, found: Diagnosis, severity: str) -> list[tuple[int, int]]:
+    """Disjoint stretches of rows in which an alert about ``name`` stood at ``severity``."""
+    stretches = []
+    for entries in (alert for members in found.incidents() for alert in members):
+        for entry, following in itertools.zip_longest(entries, entries[1:]):
+            end = entry.resolved_row if following is None else following.row
+            if entry.finding.severity == severity and entry.finding.metric == name:
+                stretches.append((entry.row, found.rows - 1 if end is None else end))
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(stretches):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
-def chart(name: str, curve: Curve, rows: int, entries: Iterable[Entry]) -> str:
+def _shades(name: str, found: Diagnosis) -> Iterator[str]:
+    for severity in ("warning", "critical"):
+        for start, end in _spans(name, found, severity):
+            x, width = (WIDTH * row / max(found.rows - 1, 1) for row in (start, end - start))
+            yield f'<rect class="shade-{severity}" x="{LEFT + x:.1f}" y="{TOP}" width="{max(width, 1.5):.1f}" height="{HEIGHT}"/>'
+
+
+def chart(name: str, curve: Curve, found: Diagnosis) -> str:
     """One series as inline SVG: range band and line, alarms shaded, values that were not finite as marks on the upper edge."""
-    parts = list(_shades(name, entries, rows))
-    span = max(rows - 1, 1)
+    parts = list(_shades(name, found))
+    span = max(found.rows - 1, 1)
 
     def across(place: float) -> float:
         return LEFT + WIDTH * min(place * curve.stride / span, 1.0)
@@ -93,7 +110,7 @@ def chart(name: str, curve: Curve, rows: int, entries: Iterable[Entry]) -> str:
     parts += [f'<path class="nan" d="M{across(place):.1f} {TOP}v8"/>' for place in sorted(curve.broken)]
     parts.append(f'<path class="base" d="M{LEFT} {TOP + HEIGHT}h{WIDTH}"/>')
     middle = "logarithmic" if curve.buckets and _scale(curve, describe(name).log)[2] else ""
-    for x, anchor, text in ((LEFT, "start", "row 0"), (LEFT + WIDTH / 2, "middle", middle), (LEFT + WIDTH, "end", f"row {max(rows - 1, 0)}")):
+    for x, anchor, text in ((LEFT, "start", "row 0"), (LEFT + WIDTH / 2, "middle", middle), (LEFT + WIDTH, "end", f"row {max(found.rows - 1, 0)}")):
         parts.append(f'<text x="{x}" y="{TOP + HEIGHT + 12}" text-anchor="{anchor}">{text}</text>')
     box = f"0 0 {WIDTH + LEFT + 4} {HEIGHT + TOP + BELOW}"
     return f'<svg viewBox="{box}" role="img" aria-label="{_e(name)}: {_e(described)}">{"".join(parts)}</svg>'
@@ -103,10 +120,22 @@ def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{_e(name)}</dt><dd>{_e(text)}</dd>" for name, text in pairs if text) + "</dl>"
 
 
-def _finding(entry: Entry) -> str:
-    found = entry.finding
-    closed = "" if entry.resolved_row is None else f", resolved at row {entry.resolved_row}"
-    where = f"row {entry.row}, step {found.step}{closed}"
+def _life(entries: Sequence[Entry]) -> str:
+    """The rows at which one alert changed."""
+    steps = [f"row {entry.row} (step {entry.finding.step}) {entry.finding.severity}" for entry in entries]
+    return ", ".join(steps) + ("" if entries[-1].resolved_row is None else f", resolved at row {entries[-1].resolved_row}")
+
+
+def _heading(entries: Sequence[Entry]) -> str:
+    worst = worst_of(entries).finding
+    title = f'<h3><span class="state {_e(worst.severity)}">{_e(worst.severity)}</span> {_e(worst.title)}</h3>'
+    follows = f"; follows from {entries[-1].held_by}" if entries[-1].held_by else ""
+    return f'<div class="head">{title}<span class="dim">{_e(worst.detector)}</span></div><p class="dim">{_e(_life(entries) + follows)}</p>'
+
+
+def _incident(members: Sequence[Sequence[Entry]]) -> str:
+    """One card: the first mover with all that is known of it, and what followed."""
+    found = worst_of(members[0]).finding
     facts = [
         ("evidence", found.evidence),
         ("cause", found.cause),
@@ -115,8 +144,8 @@ def _finding(entry: Entry) -> str:
         ("since", "" if found.since_step is None else f"step {found.since_step}"),
         ("moved", ", then ".join(found.moved)),
     ]
-    head = f'<div class="head"><h3><span class="state {_e(found.severity)}">{_e(found.severity)}</span> {_e(found.title)}</h3>'
-    return f'<div class="card">{head}<span class="dim">{_e(found.detector)}</span></div><p class="dim">{_e(where)}</p>{_pairs(facts)}</div>'
+    rest = "".join(f"<li>{_heading(entries)}</li>" for entries in members[1:])
+    return f'<div class="card">{_heading(members[0])}{_pairs(facts)}{f"<ul class=follow>{rest}</ul>" if rest else ""}</div>'
 
 
 def _charts(found: Diagnosis, series: Mapping[str, Curve]) -> Iterator[str]:
@@ -131,7 +160,7 @@ def _charts(found: Diagnosis, series: Mapping[str, Curve]) -> Iterator[str]:
             unit = describe(name).unit
             value = f"{number(series[name].last)}{'' if unit in SILENT_UNITS else f' {unit}'}"
             head = f'<div class="head"><h3><code>{_e(name)}</code></h3><span class="value">{_e(value)}</span></div>'
-            yield f'<div class="card">{head}{chart(name, series[name], found.rows, found.entries)}</div>'
+            yield f'<div class="card">{head}{chart(name, series[name], found)}</div>'
         yield "</div>"
 
 
@@ -167,7 +196,7 @@ def render(found: Diagnosis, series: Mapping[str, Curve]) -> str:
             for name, part in organs
         ),
         "</div>" if organs else "",
-        f"<h2>Findings</h2>{''.join(map(_finding, found.entries)) or '<p>None.</p>'}",
+        f"<h2>Findings</h2>{''.join(map(_incident, found.incidents())) or '<p>None.</p>'}",
         *_charts(found, series),
         _listed("Cannot judge", found.cannot_judge),
         _listed("Notes on the file", found.notes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from monitor.cli.offline import Diagnosis, Entry
+from monitor.cli.offline import Diagnosis, Entry, worst_of
 
 _COLOURS = {"critical": "1;31", "warning": "1;33", "watch": "36", "healthy": "32", "solved": "32", "information": "36", "cannot judge": "2"}
 
@@ -30,22 +30,46 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _entry(entry: Entry, paint: Paint, width: int) -> Iterator[str]:
+def _facts(entry: Entry, width: int) -> Iterator[str]:
     found = entry.finding
-    closed = "" if entry.resolved_row is None else f", resolved at row {entry.resolved_row}"
-    yield f"  row {entry.row}, step {found.step}: {paint.state(found.severity)} {found.detector}{closed}"
     for label, text in (
-        ("", found.title),
         ("evidence  ", found.evidence),
         ("cause     ", found.cause),
         ("do first  ", found.advice),
         ("not so if ", found.refutation),
         ("moved     ", ", then ".join(found.moved)),
+        ("since     ", "" if found.since_step in (None, found.step) else f"step {found.since_step}"),
     ):
         if text:
             yield _wrapped(text, width, f"      {label}")
-    if found.since_step is not None and found.since_step != found.step:
-        yield f"      since     step {found.since_step}"
+
+
+def _life(entries: list[Entry], paint: Paint) -> str:
+    """The rows at which one alert changed: ``row 31 (step 31) warning, row 33 critical, resolved at row 60``."""
+    first = entries[0]
+    parts = [f"row {first.row} (step {first.finding.step}) {paint.state(first.finding.severity)}"]
+    parts += [f"row {entry.row} {paint.state(entry.finding.severity)}" for entry in entries[1:]]
+    closed = entries[-1].resolved_row
+    return ", ".join(parts) + ("" if closed is None else f", resolved at row {closed}")
+
+
+def _alert(entries: list[Entry], leads: bool, paint: Paint, width: int) -> Iterator[str]:
+    """One alert: all that is known where it leads its incident, else its title and what it follows from."""
+    worst = worst_of(entries)
+    follows = f" (follows from {entries[-1].held_by})" if entries[-1].held_by else ""
+    yield f"  {entries[0].finding.detector}: {_life(entries, paint)}"
+    yield _wrapped(worst.finding.title + follows, width, "      ")
+    if leads:
+        yield from _facts(worst, width)
+
+
+def _findings(found: Diagnosis, paint: Paint, width: int) -> Iterator[str]:
+    for members in found.incidents():
+        incident = members[0][-1].incident
+        if incident:
+            yield f"  incident {incident}"
+        for place, entries in enumerate(members):
+            yield from _alert(entries, place == 0, paint, width)
 
 
 def render(found: Diagnosis, width: int = 100, colour: bool = False) -> str:
@@ -65,8 +89,7 @@ def render(found: Diagnosis, width: int = 100, colour: bool = False) -> str:
         lines += ["", "Organs"]
         lines += [_wrapped(part.sentence, width, f"  {name:<10} {paint.state(part.state, 13)}", " " * 26) for name, part in said.organs.items()]
     lines += ["", "Findings" if found.entries else "Findings: none"]
-    for entry in found.entries:
-        lines += _entry(entry, paint, width)
+    lines += _findings(found, paint, width)
     for title, sentences in (("Cannot judge", found.cannot_judge), ("Notes on the file", found.notes), ("Names to read with care", found.caveats)):
         if sentences:
             lines += ["", title, *(_wrapped(sentence, width, "  ", "    ") for sentence in sentences)]

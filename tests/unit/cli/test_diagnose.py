@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.alerts.judgement import AUXILIARY
 from monitor.cli import main
 from monitor.cli.curves import BUCKETS, Curve
 from monitor.cli.offline import diagnose
@@ -65,7 +66,7 @@ def test_text_names_verdict_evidence_and_remedy(broken: Path, capsys: pytest.Cap
     assert main(["diagnose", str(broken)]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{broken}: critical")
-    assert f"row {BROKEN_AT}, step {BROKEN_AT}: critical non_finite" in out
+    assert f"non_finite: row {BROKEN_AT} (step {BROKEN_AT}) critical" in out
     assert "do first" in out
     assert "\x1b[" not in out
 
@@ -124,13 +125,30 @@ def test_the_page_is_whole_in_itself(broken: Path, tmp_path: Path) -> None:
     assert 'class="shade-critical"' in text
 
 
+def test_alerts_of_one_incident_are_told_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.jsonl"
+    rows = [{"step": i, "opt.loss": math.nan if i >= 20 else 0.1, "len.truncated_frac": 0.9 if i >= 21 else 0.01} for i in range(ROWS)]
+    for i, row in enumerate(rows):
+        row["reward.task.mean"] = 0.0 if i >= 21 else 0.6 + 0.01 * (i % 3)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    groups = diagnose(path).incidents()
+    first = groups[0]
+    assert first[0][0].finding.detector == "non_finite"
+    assert len(first) >= 2
+    assert {entry.incident for alert in first for entry in alert} == {1}
+    assert main(["diagnose", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("incident 1\n") == 1
+    assert "(follows from non_finite)" in out
+
+
 def test_declared_rewards_reach_the_detectors(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(
         "".join(json.dumps({"step": i, "optim/lr": 1e-4, "progress/done_frac": 0.1, "reward/f": 0.5, "reward/g": 0.5}) + "\n" for i in range(5))
     )
     context = diagnose(path, "reward/f", ["reward/g"]).context
-    assert (context.task, context.aux) == ("reward.fn.f.mean", ("reward.fn.g.mean",))
+    assert (context.task, context.aux) == ("reward.fn.f.mean", ("reward.fn.g.mean", AUXILIARY))
 
 
 def test_a_header_line_declares_the_run(tmp_path: Path) -> None:
@@ -139,7 +157,7 @@ def test_a_header_line_declares_the_run(tmp_path: Path) -> None:
     rows = [{"step": i, "values": {"score": 0.5, "style": 0.1, "entropy.mean": 0.5, "opt.loss": 0.1}} for i in range(5)]
     path.write_text("".join(json.dumps(row) + "\n" for row in (head, *rows)))
     context = diagnose(path).context
-    assert (context.algorithm, context.signal, context.task, context.aux) == ("gspo", "teacher_kl", "score", ("style",))
+    assert (context.algorithm, context.signal, context.task, context.aux) == ("gspo", "teacher_kl", "score", ("style", AUXILIARY))
     assert context.config == {"lr": 1e-6}
 
 
