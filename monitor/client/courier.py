@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -167,3 +168,18 @@ class Courier:
         self._failures += 1
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10))
         return max(longest * (0.5 + self._jitter() / 2), at_least or 0.0)
+
+
+def deliver(courier: Courier, timeout: float, *, stopped: Callable[[], bool] = lambda: False) -> bool:
+    """Whether everything of the courier's spool was delivered; gives up after ``timeout`` seconds without progress or when ``stopped``."""
+    deadline = time.monotonic() + timeout
+    while not stopped():
+        pause = courier.step()
+        if pause is None:
+            return True
+        if not courier.failing:
+            deadline = time.monotonic() + timeout
+        elif time.monotonic() + pause > deadline:
+            return False
+        time.sleep(min(pause, 1.0) if pause else 0.0)
+    return False

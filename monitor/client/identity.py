@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import uuid
 from pathlib import Path
 
 from monitor.client.checks import SetupError
@@ -25,12 +24,17 @@ def run_id(root: Path, project: str, name: str, resume: str) -> str:
     if resume == "auto":
         last = _last(root, project, name)
         living = bool(last.get("attempt")) and is_held(root / last["attempt"])
-        return last["run"] if last.get("run") and last.get("state") != "finished" and not living else uuid.uuid4().hex
+        return last["run"] if last.get("run") and last.get("state") != "finished" and not living else new_id()
     if resume == "never":
-        return uuid.uuid4().hex
+        return new_id()
     if not isinstance(resume, str) or not (0 < len(resume) <= 64) or not resume.replace("-", "").replace("_", "").isalnum() or not resume.isascii():
         raise SetupError(f"resume must be 'auto', 'never' or the id of a run (letters, digits, - and _), not {resume!r}")
     return resume
+
+
+def new_id() -> str:
+    """128 random bits in hexadecimal."""
+    return os.urandom(16).hex()
 
 
 def remember(root: Path, project: str, name: str, *, run: str, attempt: str, state: str) -> None:
@@ -46,7 +50,9 @@ def remember(root: Path, project: str, name: str, *, run: str, attempt: str, sta
 
 
 def _path(root: Path, project: str, name: str) -> Path:
-    return root / "names" / f"{uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([project, name])).hex}.json"
+    from hashlib import sha256
+
+    return root / "names" / f"{sha256(json.dumps([project, name]).encode()).hexdigest()[:32]}.json"
 
 
 def _last(root: Path, project: str, name: str) -> dict[str, str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitor.client.courier import Courier, Voice
+from monitor.client.courier import Courier, Voice, deliver
 from monitor.client.spool import Spool, default_root, left_behind
 from monitor.client.transport import Transport
 
@@ -81,21 +80,6 @@ def send(
         if tell is not None:
             tell(results[-1])
     return results
-
-
-def deliver(courier: Courier, timeout: float, *, stopped: Callable[[], bool] = lambda: False) -> bool:
-    """Whether everything of the courier's spool was delivered; gives up after ``timeout`` seconds without progress or when ``stopped``."""
-    deadline = time.monotonic() + timeout
-    while not stopped():
-        pause = courier.step()
-        if pause is None:
-            return True
-        if not courier.failing:
-            deadline = time.monotonic() + timeout
-        elif time.monotonic() + pause > deadline:
-            return False
-        time.sleep(min(pause, 1.0) if pause else 0.0)
-    return False
 
 
 def _adopted(root: Path | None) -> Iterator[Spool]:

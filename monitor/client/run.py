@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from monitor import wire
-from monitor.client import encode, leftovers, lifetime
-from monitor.client.courier import Courier, Voice
+from monitor.client import encode, lifetime
+from monitor.client.courier import Courier, Voice, deliver
 from monitor.client.identity import remember
 from monitor.client.spool import Spool, left_behind
 from monitor.client.transport import Transport
@@ -315,6 +315,8 @@ class Run:
     def _send_other_runs(self) -> None:
         """What dead processes of other runs left for the same collector."""
         assert self._spool is not None and self._courier is not None
+        from monitor.client import leftovers
+
         try:
             leftovers.send(self._spool.folder.parent, only_for=self._spool.url, token=self._courier.transport.token, stopped=self._closing.is_set)
         except Exception as error:
@@ -328,7 +330,7 @@ class Run:
                 delivered = False
                 if spool.opening.get("run") == self.uid:
                     courier = Courier(spool, self._courier.transport, self._say)
-                    delivered = leftovers.deliver(courier, float("inf"), stopped=self._giving_up.is_set)
+                    delivered = deliver(courier, float("inf"), stopped=self._giving_up.is_set)
                 spool.close(remove=delivered)
 
 

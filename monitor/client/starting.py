@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from monitor.client.checks import (
     check_token,
     check_url,
 )
-from monitor.client.identity import remember, run_id
+from monitor.client.identity import new_id, remember, run_id
 from monitor.client.run import Run
 from monitor.client.spool import Spool, default_root
 
@@ -67,7 +66,7 @@ def start(
     root = Path(spool_dir) if spool_dir is not None else default_root()
     opening = wire.RunStart(
         run="",
-        attempt=uuid.uuid4().hex,
+        attempt=new_id(),
         project=check_label("project", project),
         name=label,
         started_at=time.time(),
