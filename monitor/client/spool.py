@@ -51,7 +51,7 @@ def default_root() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "rlvitals" / "spool"
 
 
-@dataclass(slots=True)
+@dataclass
 class Parcel:
     """One batch: ``records`` maps kind letters to JSON texts; ``end`` is the RunEnd that closes the attempt and then stands alone."""
 
