@@ -19,7 +19,9 @@ SYMPTOMS: Mapping[str, frozenset[str]] = {
     "weight_explosion": frozenset(("kl_acceleration", "entropy_high", "entropy_low", "grad_spike", "peak_and_fall")),
     "huge_advantage": frozenset(("grad_spike", "weight_explosion", "kl_acceleration")),
     "grad_spike": frozenset(("kl_acceleration", "peak_and_fall")),
-    "aux_divergence": frozenset(("entropy_high", "entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition", "truncation", "peak_and_fall")),
+    "aux_divergence": frozenset(
+        ("entropy_high", "entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition", "truncation", "peak_and_fall")
+    ),
     "audit_gap": frozenset(("entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition")),
     "repetition": frozenset(("length_runaway", "truncation", "entropy_low", "slowdown")),
     "length_runaway": frozenset(("truncation", "slowdown")),
