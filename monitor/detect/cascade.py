@@ -26,7 +26,7 @@ def ages(view: View) -> dict[str, int]:
         metric = strain.metric if strain is not None else next(c.metric for c in CHANNELS if c.group == group and view.series(c.metric).n)
         found[metric] = age
     if view.outcome is not None and view.outcome.dip:
-        found[view.task.name] = _change(view, view.task.name)
+        found[view.task.name] = _fall(view, view.outcome.best_at)
     surging = cause.aux_surge(view)
     if surging is not None:
         found[surging] = _change(view, surging)
@@ -38,6 +38,17 @@ def _change(view: View, name: str) -> int:
     series = view.series(name)
     x, at = series.x[-LOOK_BACK:], series.at[-LOOK_BACK:]
     return view.row.index - at[stats.change_point(x)] if len(x) >= 4 else 0
+
+
+def _fall(view: View, best_at: int) -> int:
+    """Rows since the task reward began to fall: the change point of what came after its best row, so that the rise before it is no candidate."""
+    series = view.series(view.task.name)
+    start = max(0, len(series.x) - LOOK_BACK)
+    after = [(value, at) for value, at in zip(series.x[start:], series.at[start:], strict=True) if at >= best_at]
+    if len(after) < 2:
+        return 0
+    first = stats.change_point([value for value, _ in after]) or 1
+    return view.row.index - after[first][1]
 
 
 def decorated(view: View, findings: list[Finding]) -> list[Finding]:
@@ -52,7 +63,9 @@ def decorated(view: View, findings: list[Finding]) -> list[Finding]:
             age = 0
         else:
             age = known.get(finding.metric, -1)
-            if age < 0:
+            if age < 0 and finding.metric == view.task.name and view.outcome is not None:
+                age = _fall(view, view.outcome.best_at)
+            elif age < 0:
                 age = _change(view, finding.metric)
         others = tuple(name for name, _ in moved if name != finding.metric)
         after.append(dataclasses.replace(finding, since_step=view.step_of(age), moved=others))
