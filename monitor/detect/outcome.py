@@ -19,7 +19,7 @@ LEVEL_ROWS = 5
 """Rows whose mean is a level."""
 RECENT_ROWS = 16
 """Newest rows whose noise counts by itself."""
-GATES = ((1, 8.0, 0.5), (2, 6.0, 0.4), (3, 4.5, 0.33), (8, 4.5, 0.25))
+GATES = ((1, 8.0, 0.5), (2, 6.0, 0.4), (3, 4.5, 0.33), (8, 4.5, 0.25), (8, 3.5, 0.5))
 """(rows averaged, least standard errors, least share of the level lost): any of them is a fall."""
 GAIN_FACTOR = 1.5
 """The shares are this much larger for a reward with an unknown floor, where only what was gained counts as level."""

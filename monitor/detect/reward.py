@@ -36,7 +36,7 @@ PEAK_AND_FALL = Detector(
     needs=(("task",),),
     rule="The task reward has lost a third of its best level (half of it for a single row), by several standard errors of the run's own noise.",
     formula="best 5-row mean - mean of the last k rows > z standard errors and a share of the level, for (k, z, share) any of "
-    "(1, 8, .5), (2, 6, .4), (3, 4.5, .33), (8, 4.5, .25)",
+    "(1, 8, .5), (2, 6, .4), (3, 4.5, .33), (8, 4.5, .25), (8, 3.5, .5)",
     source="noise from successive differences: von Neumann (1941); at least the sampling error of the batch where its size is logged",
     remedy="Go back to the checkpoint nearest the peak, halve the learning rate, raise the KL coefficient.",
     judge=_peak_and_fall,
