@@ -21,7 +21,7 @@ def wilson(hits: int, count: int, z: float = 1.96) -> tuple[float, float]:
     share, square = hits / count, z * z / count
     middle = (share + square / 2) / (1 + square)
     margin = z / (1 + square) * math.sqrt(share * (1 - share) / count + square / (4 * count))
-    return max(0.0, middle - margin), min(1.0, middle + margin)
+    return max(0.0, min(share, middle - margin)), min(1.0, max(share, middle + margin))
 
 
 @dataclass(slots=True)
@@ -118,4 +118,7 @@ def _episodes(config: Config, task: Task, faults: frozenset[str]) -> list[Episod
         episodes.append(episode)
     cheat = Episode(task, tests, config.rules)
     cheat.act(["edit", "T", "L1", "True"])
-    return [*episodes, cheat]
+    episodes.append(cheat)
+    for episode in episodes:
+        episode.stopped = "submit"
+    return episodes

@@ -14,10 +14,14 @@ FORMS = ("none", "ramp")
 
 
 def mix_at(config: Config, step: int) -> Mapping[str, float]:
-    """The mix in force at ``step``. ``ramp``: difficulty d joins at a share (d - 1) / 3 of the run, its weight growing linearly to its own."""
+    """The mix in force at ``step``. ``ramp``: the easiest families from the start, those d levels harder from d thirds of the run on,
+    their weight growing linearly to its own within another third."""
     if config.curriculum == "none":
         return config.mix
     done = step / config.steps
-    ramped = {family: weight * min(1.0, 3 * (done - (DIFFICULTY[family] - 1) / 3) + 1) for family, weight in config.mix.items()}
-    easiest = min(config.mix, key=DIFFICULTY.__getitem__)
-    return {family: weight for family, weight in ramped.items() if weight > 0} or {easiest: 1.0}
+    easiest = min(DIFFICULTY[family] for family in config.mix)
+    ramped = {}
+    for family, weight in config.mix.items():
+        level = DIFFICULTY[family] - easiest
+        ramped[family] = weight * (1.0 if level == 0 else min(1.0, 3 * done - level))
+    return {family: weight for family, weight in ramped.items() if weight > 0}
