@@ -21,7 +21,7 @@ from trainer.verifier import Verifier
 from trainer.warmstart import warm_policy
 
 Rows = list[dict[str, float]]
-AFTER_DAMAGE = 10
+AFTER_DAMAGE = 6
 """Rows that are kept after the damage was plain: what follows teaches nothing new."""
 
 
