@@ -62,6 +62,17 @@ def notice(run: str, state: Mapping[str, Any], finding: Finding | None, context:
     return Judgement({"detect": detectors, "book": lifecycle.dump(book)}, book, tuple(transitions), said)
 
 
+def close(run: str, state: Mapping[str, Any], incident: int, context: Context) -> Judgement:
+    """A person closes an incident: its open episodes, however mild by now."""
+    book = lifecycle.load(state["book"]) if state else lifecycle.Book(run)
+    detectors = state["detect"] if state else fold.initial()
+    here = Row(detectors["rows"], detectors["steps"][-1] if detectors["steps"] else 0, {})
+    mine = [name for name, episode in book.episodes.items() if episode.incident == incident]
+    book, transitions = lifecycle.close(book, here, mine, "by hand")
+    said = verdict.verdict(book, fold.organs(detectors, context))
+    return Judgement({**state, "detect": detectors, "book": lifecycle.dump(book)}, book, tuple(transitions), said)
+
+
 def context(
     *,
     algorithm: str | None = None,

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.responses import JSONResponse, Response
 
 from monitor import wire
-from monitor.api import control, errors, ingest, live, prometheus, reads
+from monitor.api import control, errors, incidents, ingest, live, prometheus, reads
 from monitor.api.auth import Guard
 from monitor.settings import Settings
 from monitor.store import census, presence
@@ -46,6 +46,7 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
     if collects:
         app.include_router(ingest.build_router(engine, intake, upkeep, settings.url), prefix=wire.API)
     app.include_router(control.build_router(engine), prefix=wire.API)
+    app.include_router(incidents.build_router(engine), prefix=wire.API)
     app.include_router(live.build_router(engine), prefix=wire.API)
     app.include_router(reads.build_router(engine), prefix=wire.API)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
@@ -72,7 +73,9 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     """FastAPI's description with the messages that msgspec reads."""
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        _, messages = msgspec.json.schema_components((*ingest.SCHEMAS, *control.SCHEMAS), ref_template="#/components/schemas/{name}")
+        _, messages = msgspec.json.schema_components(
+            (*ingest.SCHEMAS, *control.SCHEMAS, *incidents.SCHEMAS), ref_template="#/components/schemas/{name}"
+        )
         error = {"type": "object", "properties": {"error": {"type": "string"}, "field": {"type": ["string", "null"]}}, "required": ["error", "field"]}
         described.setdefault("components", {}).setdefault("schemas", {}).update(messages | {"Error": error})
         app.openapi_schema = described

@@ -333,10 +333,13 @@ transition = Table(
     Column("muted", Text),
     Column("finding", JSONB, nullable=False),
     _time("at", default=True),
+    Column("tx", BigInteger, nullable=False, server_default=text("((pg_current_xact_id())::text)::bigint")),
     Index(None, "alert_id"),
     Index(None, "run_id", "id"),
+    Index(None, "tx", "id"),
 )
-"""Every change of an alert, with its reason: the outbox. ``uid`` is what receivers deduplicate by; ``muted`` says why nobody was told."""
+"""Every change of an alert, with its reason: the outbox. ``uid`` is what receivers deduplicate by; ``muted`` says why nobody was told,
+and ``tx`` in which transaction it was written, so that a reader of the feed can stop before those that may still commit."""
 
 delivery = Table(
     "delivery",

@@ -1,0 +1,171 @@
+"""``vitals alerts``: what is wrong now, and what somebody does about it, in a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from monitor.cli.errors import CommandError
+from monitor.cli.parsers import command
+
+MATCHABLE = ("project", "run", "detector", "organ", "tag")
+EVERY_S = 1.0
+"""How often ``--follow`` asks."""
+
+
+def add_parser(commands: Any) -> None:
+    parser = command(
+        commands,
+        "alerts",
+        "List incidents, follow alerts as they change, and act on them.",
+        """
+vitals alerts                                        # what is open now
+vitals alerts --follow --json | jq .title            # every change from now on, one JSON object a line
+vitals alerts acknowledge 5f93ffe5 -m "on it"        # the first characters of the incident's id will do
+vitals alerts resolve 5f93ffe5 -m "lr halved"        # closes it until its condition was gone, or gets worse
+vitals alerts mark 5f93ffe5 false -m "eval rows"     # a true or a false alarm
+vitals alerts silence --project math --for 2h -m "cluster moves" """,
+        run,
+    )
+    parser.add_argument("verb", nargs="?", choices=("acknowledge", "resolve", "comment", "mark", "silence"), help="what to do; nothing: list")
+    parser.add_argument("incident", nargs="?", help="the incident's id or its first characters")
+    parser.add_argument("verdict", nargs="?", choices=("true", "false"), help="for mark: was the alarm true?")
+    parser.add_argument("-m", "--message", default="", metavar="TEXT", help="what you have to say")
+    parser.add_argument("--author", default=None, help="who you are (the user's name if not given)")
+    parser.add_argument("--all", action="store_true", help="list resolved incidents too")
+    parser.add_argument("--follow", action="store_true", help="print changes until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    for name in MATCHABLE:
+        help_text = "only this project; for silence: the project" if name == "project" else f"for silence: the {name}"
+        parser.add_argument(f"--{name}", dest=f"of_{name}", default="", metavar="PATTERN", help=help_text)
+    parser.add_argument("--for", dest="span", default="1h", metavar="TIME", help="for silence: how long, such as 30m, 2h or 1d")
+    parser.add_argument("--url", help="the collector (VITALS_URL; http://127.0.0.1:8900 if not given)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    server = Server((arguments.url or os.environ.get("VITALS_URL") or "http://127.0.0.1:8900").rstrip("/"))
+    if arguments.verb == "silence":
+        return _silence(server, arguments)
+    if arguments.verb is not None:
+        return _act(server, arguments)
+    if arguments.follow:
+        return _follow(server, arguments.json)
+    shown = server.ask("GET", "/incidents?" + urllib.parse.urlencode({"project": arguments.of_project, "limit": 1000}))
+    shown = [each for each in shown if arguments.all or each["state"] != "resolved"]
+    for each in shown:
+        print(json.dumps(each) if arguments.json else _line(each))
+    if not shown and not arguments.json:
+        print("nothing is open" if not arguments.all else "there was no incident yet")
+    return 0
+
+
+class Server:
+    """A collector, asked over HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer as JSON values. Raises CommandError with one sentence."""
+        request = urllib.request.Request(f"{self.url}/api/v1{path}", method=method, data=None if body is None else json.dumps(body).encode())
+        if token := os.environ.get("VITALS_TOKEN"):
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=15) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code == 401:
+                raise CommandError(f"{self.url} wants a token; set VITALS_TOKEN") from None
+            raise CommandError(_sentence(error, self.url)) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise CommandError(f"no collector answers at {self.url} ({reason}); start one with `vitals up` or name it with --url") from None
+
+    def find(self, beginning: str) -> str:
+        """The id of the one incident that begins so. Raises CommandError."""
+        fitting = [each["uid"] for each in self.ask("GET", "/incidents?limit=1000") if beginning and each["uid"].startswith(beginning.lower())]
+        if len(fitting) == 1:
+            return str(fitting[0])
+        raise CommandError(f"{len(fitting) or 'no'} incidents begin with {beginning!r}; `vitals alerts --all` lists them")
+
+
+def _sentence(error: urllib.error.HTTPError, url: str) -> str:
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"{url} answered {error.code}; is it an rlvitals collector?"
+
+
+def _act(server: Server, arguments: argparse.Namespace) -> int:
+    if arguments.incident is None:
+        raise CommandError(f"name the incident to {arguments.verb}; `vitals alerts` lists them")
+    body = {"author": arguments.author or getpass.getuser(), "text": arguments.message}
+    if arguments.verb == "mark":
+        if arguments.verdict is None:
+            raise CommandError("say true or false after the incident: was the alarm a true one?")
+        body["verdict"] = arguments.verdict
+    done = server.ask("POST", f"/incidents/{server.find(arguments.incident)}/{arguments.verb}", body)
+    print(json.dumps(done) if arguments.json else _line(done))
+    return 0
+
+
+def _silence(server: Server, arguments: argparse.Namespace) -> int:
+    matcher = {name: pattern for name in MATCHABLE if (pattern := getattr(arguments, f"of_{name}"))}
+    if not arguments.message:
+        raise CommandError("say why with -m, so that others know")
+    said = {"matcher": matcher, "until": time.time() + seconds(arguments.span), "reason": arguments.message}
+    made = server.ask("POST", "/silences", {**said, "author": arguments.author or getpass.getuser()})
+    print(json.dumps(made) if arguments.json else f"silence {made['id']} for {arguments.span}")
+    return 0
+
+
+def seconds(span: str) -> float:
+    """``30m``, ``2h``, ``1d`` or ``90s`` in seconds. Raises CommandError."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    try:
+        amount = float(span[:-1]) * units[span[-1:]]
+    except (ValueError, KeyError):
+        amount = 0.0
+    if not 0 < amount < 1e9:
+        raise CommandError(f"--for {span!r} is no length of time; write 30m, 2h or 1d")
+    return amount
+
+
+def _follow(server: Server, as_json: bool) -> int:
+    """Prints changes from now on. A collector that goes away for a while costs nothing: the cursor is kept."""
+    cursor, begun = "", False
+    while True:
+        try:
+            answer = server.ask("GET", "/transitions?" + urllib.parse.urlencode({"after": cursor, "limit": 1000}))
+        except CommandError:
+            if not begun:
+                raise
+            time.sleep(EVERY_S)
+            continue
+        moved, cursor = answer["transitions"], answer["cursor"]
+        for each in moved if begun else ():
+            print(json.dumps(each) if as_json else _change(each), flush=True)
+        begun = begun or len(moved) < 1000
+        if len(moved) < 1000:
+            time.sleep(EVERY_S)
+
+
+def _line(incident: dict[str, Any]) -> str:
+    also = len(incident["alerts"]) - 1
+    more = f" (and {also} more)" if also > 0 else ""
+    by = f" by {incident['acknowledged_by']}" if incident["state"] == "acknowledged" else ""
+    where = f"{incident['project']} / {incident['run_name']}, step {incident['opened_step']:,}"
+    return f"{incident['uid'][:8]}  {incident['severity']:<8}  {incident['state']}{by}  {where}: {incident['lead']}{more}"
+
+
+def _change(moved: dict[str, Any]) -> str:
+    at = time.strftime("%H:%M:%S", time.localtime(moved["at"]))
+    muted = f"  [{moved['muted']}]" if moved["muted"] else ""
+    return f"{at}  {moved['from_state']} -> {moved['to_state']}  {moved['project']} / {moved['run']}, step {moved['step']:,}: {moved['title']}{muted}"
