@@ -37,8 +37,8 @@ check: install ## format, lint, types, imports, unit tests; under a minute, need
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --verbose
-	$(BIN)/python -m pytest tests/unit -q
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit -q -n 2
 
 format: install ## rewrite the sources in the house format
 	$(BIN)/ruff format .
