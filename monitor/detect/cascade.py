@@ -6,7 +6,7 @@ import dataclasses
 
 from monitor.detect import cause, stats
 from monitor.detect.contract import Finding
-from monitor.detect.strain import CHANNELS, onset
+from monitor.detect.strain import onset
 from monitor.detect.view import View
 
 LOOK_BACK = 40
@@ -22,9 +22,7 @@ def ages(view: View) -> dict[str, int]:
         age = onset(bits)
         if age < 0:
             continue
-        strain = view.strains.get(group)
-        metric = strain.metric if strain is not None else next(c.metric for c in CHANNELS if c.group == group and view.series(c.metric).n)
-        found[metric] = age
+        found[view.strained[group]] = age
     if view.outcome is not None and view.outcome.dip:
         found[view.task.name] = _fall(view, view.outcome.best_at)
     surging = cause.aux_surge(view)

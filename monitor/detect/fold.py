@@ -1,7 +1,8 @@
 """All detectors over the rows of one run: one state, one pass.
 
-``state`` is plain JSON: the bounded ``history`` of each judged series, the ``bands`` and ``bits`` of the strain channels, the ``outcome`` of the
-task reward, the newest ``steps`` and each detector's own ``memory``. ``observe`` never changes its arguments.
+``state`` is plain JSON: the bounded ``history`` of each judged series, the ``bands`` and ``bits`` of the strain channels, the metrics by which
+groups were ``strained``, the ``outcome`` of the task reward, the newest ``steps`` and each detector's own ``memory``. ``observe`` never changes
+its arguments.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ WATCHED = frozenset(
 
 def initial() -> State:
     """The state of a run before its first row."""
-    return {"rows": 0, "history": {}, "steps": [], "bands": {}, "bits": {}, "outcome": {}, "memory": {}}
+    return {"rows": 0, "history": {}, "steps": [], "bands": {}, "bits": {}, "strained": {}, "outcome": {}, "memory": {}}
 
 
 def new_regime(state: State) -> State:
@@ -67,6 +68,7 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
     view = View(row, context, series, steps)
     bands, view.strains, judged = strain.measure(series, row.values, state["bands"], row.index, context.limits)
     view.bits = bits = strain.remember(state["bits"], view.strains, judged)
+    view.strained = strained = strain.named(state["strained"], view.strains)
     seen = state["outcome"]
     if view.now(view.task.name) is not None:
         spread = stats.median(view.first_logged("group.reward_std", "reward.total.std").x)
@@ -81,7 +83,16 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
             del memory[detector.id]
         if finding is not None:
             findings.append(finding)
-    after = {"rows": state["rows"] + 1, "history": kept, "steps": steps, "bands": bands, "bits": bits, "outcome": seen, "memory": memory}
+    after = {
+        "rows": state["rows"] + 1,
+        "history": kept,
+        "steps": steps,
+        "bands": bands,
+        "bits": bits,
+        "strained": strained,
+        "outcome": seen,
+        "memory": memory,
+    }
     return after, decorated(view, findings)
 
 

@@ -50,8 +50,10 @@ def _truncation(view: View, memory: State) -> tuple[State, Finding | None]:
         return memory, None
     level = view.limit(TRUNCATION, "share")
     recent = cut.x[-3:]
-    before = stats.median(cut.x[: -min(8, max(1, len(cut.x) // 3))])
-    beyond_noise = now - before >= 4 * stats.robust_noise(cut.x[:-3])
+    before = stats.median(cut.x[: -min(8, max(3, len(cut.x) // 3))])
+    # In the first rows only a large batch tells a jump from noise.
+    told = len(cut.x) >= 8 or (view.now("batch.sequences") or 0.0) >= 32
+    beyond_noise = told and now - before >= 4 * stats.robust_noise(cut.x[:-3])
     jumped = len([x for x in recent if x >= level]) >= 2 and now >= level and before <= level - 0.3 and beyond_noise
     full = len([x for x in cut.x[-10:] if x >= 0.8])
     always = full >= 7 and full >= 0.8 * len(cut.x[-10:]) and now >= 0.8
@@ -59,7 +61,10 @@ def _truncation(view: View, memory: State) -> tuple[State, Finding | None]:
     rising = outcome is not None and outcome.rising
     if not (jumped or always) or rising:
         return memory, None
-    why = cause.likely(view) if jumped and support(view, "longer") else cause.LENGTH_CAP
+    if jumped and len(cut.x) < 8 and view.task.n and view.task.last < 0.5 * max(view.task.first):
+        why = cause.LARGE_UPDATE
+    else:
+        why = cause.likely(view) if jumped and support(view, "longer") else cause.LENGTH_CAP
     fallen = outcome is not None and outcome.fallen
     evidence = (
         f"{now:.0%} of the answers are cut at the limit; it was {before:.0%}."

@@ -150,6 +150,10 @@ def excess(channel: Channel, value: float, base: list[float], ahead: int) -> tup
     return change, change / spread, unscaled(normal, channel)
 
 
+SHORT = 8.0
+"""Mean tokens under which shares of repeated tokens mean nothing."""
+
+
 def measure(
     view_series: Mapping[str, Series], values: Mapping[str, float], bands: Mapping[str, Any], index: int, limits: Mapping[str, Mapping[str, float]]
 ) -> tuple[dict[str, Any], dict[str, Strain], set[str]]:
@@ -159,7 +163,7 @@ def measure(
     judged: set[str] = set()
     for channel in CHANNELS:
         value = values.get(channel.metric)
-        if value is None or not math.isfinite(value):
+        if value is None or not math.isfinite(value) or (channel.group == "repetition" and values.get("len.completion.mean", SHORT) < SHORT):
             continue
         series = view_series[channel.metric]
         key = f"{channel.metric}:{channel.scale}"
@@ -190,6 +194,11 @@ def remember(bits: Mapping[str, int], found: Mapping[str, Strain], judged: set[s
     for group in judged:
         after[group] = ((after.get(group, 0) << 1) | (group in found)) & mask
     return after
+
+
+def named(metrics: Mapping[str, str], found: Mapping[str, Strain]) -> dict[str, str]:
+    """Per group the metric by which it was last strained."""
+    return {**metrics, **{group: strain.metric for group, strain in found.items()}}
 
 
 def held(bits: int, of: int) -> int:

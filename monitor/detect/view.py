@@ -27,13 +27,14 @@ def _defaults(detector: str, parameters: tuple[Parameter, ...]) -> dict[str, flo
 class View:
     """A row in its run: this row, the judged series up to it, what is strained and how the task stands."""
 
-    __slots__ = ("_series", "_steps", "bits", "context", "memo", "outcome", "row", "strains")
+    __slots__ = ("_series", "_steps", "bits", "context", "memo", "outcome", "row", "strained", "strains")
 
     def __init__(self, row: Row, context: Context, series: Mapping[str, Series], steps: Sequence[int]) -> None:
         self.row, self.context = row, context
         self._series, self._steps = series, steps
         self.strains: Mapping[str, Strain] = {}
         self.bits: Mapping[str, int] = {}
+        self.strained: Mapping[str, str] = {}
         self.outcome: Outcome | None = None
         self.memo: dict[str, Any] = {}
 

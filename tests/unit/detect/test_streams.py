@@ -10,7 +10,7 @@ from tests.streams import golden
 
 STREAMS = golden.streams()
 EXPECTED: dict[str, dict[str, int]] = json.loads(golden.EXPECTED.read_text())
-HEALTHY = ("healthy", "async-clipped", "curriculum-switch", "goblin-bonus-with-kl", "many-epochs-clipped")
+HEALTHY = ("all-easy", "deceptive", "healthy", "async-clipped", "curriculum-switch", "goblin-bonus-with-kl", "many-epochs-clipped")
 
 
 @pytest.mark.parametrize("name", STREAMS)
