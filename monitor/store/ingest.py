@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Integer, Text, column, func, insert, select, text, update
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -99,8 +100,9 @@ async def accept(connection: AsyncConnection, run_uid: str, batch: Batch) -> Ack
     place = await _lock(connection, run_uid, batch.attempt)
     where = Where(place.run_id, place.segment)
     sets = await _set_ids(connection, {row.metrics for _, row in rows})
-    fresh_rows, known_rows = await novelty.rows(connection, where, rows, sets, refused)
-    hists = await novelty.hists(connection, where, [*fresh_rows, *known_rows], refused)
+    ahead = place.is_behind(row.step for _, row in rows)
+    fresh_rows, known_rows = await novelty.rows(connection, where, rows, sets, refused, ahead=ahead)
+    hists = await novelty.hists(connection, where, [*fresh_rows, *known_rows], refused, ahead=ahead)
     fresh_rollouts, known_rollouts = await novelty.rollouts(connection, where, rollouts, refused)
     fresh_events, known_events = await novelty.events(connection, where, events)
 
@@ -110,8 +112,9 @@ async def accept(connection: AsyncConnection, run_uid: str, batch: Batch) -> Ack
         if values:
             await connection.execute(insert(table), [asdict(where) | one for one in values])
     accepted = len(fresh_rows) + len(fresh_rollouts) + len(fresh_events)
-    await _update_run(connection, place, next_seq, [row.step for _, row in fresh_rows], dropped, reopen=accepted > 0)
-    requests = await _requests(connection, place, fresh_events)
+    await _advance(connection, place, next_seq, [row.step for _, row in fresh_rows], reopen=accepted > 0)
+    await _note_dropped(connection, place, dropped)
+    requests = await _open_requests(connection, place, fresh_events)
     return Ack(accepted, len(known_rows) + known_rollouts + known_events, refused, requests)
 
 
@@ -131,7 +134,7 @@ async def finish(connection: AsyncConnection, run_uid: str, end: RunEnd) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a batch goes, read under the run's lock."""
+    """Where a batch goes, read under the run's lock. ``last_step`` is the largest step of the newest attempt."""
 
     run_id: int
     next_seq: int
@@ -140,23 +143,33 @@ class _Place:
     newest: int
     first_step: int | None
     dropped: dict[str, int]
+    requests: list[str]
+
+    def is_behind(self, steps: Iterable[int]) -> bool:
+        """Whether the attempt has nothing stored at any of ``steps``, because it has not come so far."""
+        if self.first_step is None:
+            return True
+        return self.segment == self.newest and self.last_step is not None and min(steps, default=0) > self.last_step
+
+
+# Statements that every batch runs are text: building and hashing an expression costs more than running it.
+_LOCK = text("SELECT id, next_seq, last_step FROM run WHERE uid = :run FOR NO KEY UPDATE")
+_PLACE = text("""
+    SELECT segment, first_step, dropped, (SELECT max(segment) FROM segment WHERE run_id = :run) AS newest,
+        ARRAY(SELECT kind FROM request WHERE run_id = :run AND done_at IS NULL ORDER BY id) AS requests
+    FROM segment WHERE run_id = :run AND attempt = :attempt
+""").columns(segment.c.segment, segment.c.first_step, segment.c.dropped, column("newest", Integer), column("requests", ARRAY(Text)))
 
 
 async def _lock(connection: AsyncConnection, run_uid: str, attempt: str) -> _Place:
-    found = (
-        await connection.execute(select(run.c.id, run.c.next_seq, run.c.last_step).where(run.c.uid == run_uid).with_for_update(key_share=True))
-    ).one_or_none()
+    found = (await connection.execute(_LOCK, {"run": run_uid})).one_or_none()
     if found is None:
         raise UnknownRun("run", f"There is no run {run_uid[:80]!r}; post its start to /api/v1/runs first.")
     # A statement of its own: what it reads must be newer than the wait for the lock.
-    newest = select(func.max(segment.c.segment)).where(segment.c.run_id == found.id).scalar_subquery()
-    ours = select(segment.c.segment, segment.c.first_step, segment.c.dropped, newest.label("newest")).where(
-        segment.c.run_id == found.id, segment.c.attempt == attempt
-    )
-    known = (await connection.execute(ours)).one_or_none()
+    known = (await connection.execute(_PLACE, {"run": found.id, "attempt": attempt})).one_or_none()
     if known is None:
         raise UnknownRun("attempt", f"The run {run_uid[:80]!r} has no attempt {attempt[:80]!r}; post its start to /api/v1/runs first.")
-    return _Place(found.id, found.next_seq, found.last_step, known.segment, known.newest, known.first_step, known.dropped)
+    return _Place(found.id, found.next_seq, found.last_step, known.segment, known.newest, known.first_step, known.dropped, known.requests)
 
 
 _Message = TypeVar("_Message")
@@ -190,18 +203,20 @@ async def _set_ids(connection: AsyncConnection, wanted: set[MetricSet]) -> dict[
         return {}
     info = (await connection.get_raw_connection()).info
     known: dict[bytes, int] = info.setdefault(_KNOWN_SETS, {})
+    if len(known) > _MAX_KNOWN_SETS:
+        known.clear()
     if missing := sorted({one.sha for one in wanted} - known.keys()):
         query = select(metric_set.c.sha, metric_set.c.id).where(metric_set.c.sha == func.any(missing))
-        found = {row.sha: row.id for row in await connection.execute(query)}
-        if len(known) > _MAX_KNOWN_SETS:
-            known.clear()
-        known |= found
-        if fresh := sorted((one for one in wanted if one.sha not in known), key=lambda one: one.sha):
-            rows = [{"sha": one.sha, "names": list(one.names)} for one in fresh]
+        known |= {row.sha: row.id for row in await connection.execute(query)}
+        if new := sorted((one for one in wanted if one.sha not in known), key=lambda one: one.sha):
+            rows = [{"sha": one.sha, "names": list(one.names)} for one in new]
             await connection.execute(upsert(metric_set).on_conflict_do_nothing(), rows)
-            made = {row.sha: row.id for row in await connection.execute(query)}
-            return {one: known.get(one.sha) or made[one.sha] for one in wanted}
+            # Not remembered: this transaction may still be rolled back.
+            known = known | {row.sha: row.id for row in await connection.execute(query)}
     return {one: known[one.sha] for one in wanted}
+
+
+_INSERT_POINT = insert(point)
 
 
 async def _insert(
@@ -225,42 +240,52 @@ async def _insert(
             seq += 1
     where = {"run_id": place.run_id, "segment": place.segment}
     if points:
-        await connection.execute(insert(point), [where | one for one in points])
+        await connection.execute(_INSERT_POINT, [where | one for one in points])
     if happened:
         await connection.execute(insert(event), [where | one for one in happened])
     return seq
 
 
-async def _update_run(connection: AsyncConnection, place: _Place, next_seq: int, steps: list[int], dropped: dict[str, int], *, reopen: bool) -> None:
-    """Moves the run's sequence, its last step (of the newest attempt), and what its clients shed; a run that still sends is running."""
-    values: dict[str, Any] = {"next_seq": next_seq, "last_seen_at": func.now()}
-    if steps and place.segment == place.newest:
+_ADVANCE = text("""
+    UPDATE run SET next_seq = :next_seq, last_seen_at = now(), last_step = coalesce(CAST(:last_step AS bigint), last_step),
+        state = CASE WHEN :reopen THEN 'running' ELSE state END,
+        end_reason = CASE WHEN :reopen THEN NULL ELSE end_reason END,
+        finished_at = CASE WHEN :reopen THEN NULL ELSE finished_at END
+    WHERE id = :run
+""")
+
+
+async def _advance(connection: AsyncConnection, place: _Place, next_seq: int, steps: list[int], *, reopen: bool) -> None:
+    """Moves the run's sequence and its last step (of the newest attempt); a run that still sends is running."""
+    newest = place.segment == place.newest
+    last_step = None
+    if steps and newest:
         # A new attempt may begin below the last step of the one before it.
-        values["last_step"] = max(steps) if place.first_step is None else max(place.last_step or 0, *steps)
-    if reopen and place.segment == place.newest:
-        values |= {"state": "running", "end_reason": None, "finished_at": None}
-    ours: dict[str, Any] = {}
+        last_step = max(steps) if place.first_step is None else max(place.last_step or 0, *steps)
+    moved = {"run": place.run_id, "next_seq": next_seq, "last_step": last_step, "reopen": reopen and newest}
+    await connection.execute(_ADVANCE, moved)
     if steps and (place.first_step is None or min(steps) < place.first_step):
-        ours["first_step"] = min(steps)
-    merged = place.dropped | {name: max(count, place.dropped.get(name, 0)) for name, count in dropped.items()}
-    if merged != place.dropped:
-        ours["dropped"] = merged
-    if ours:
-        await connection.execute(update(segment).where(segment.c.run_id == place.run_id, segment.c.segment == place.segment).values(**ours))
-    if "dropped" in ours:
-        total: Counter[str] = Counter()
-        for counts in await connection.scalars(select(segment.c.dropped).where(segment.c.run_id == place.run_id)):
-            total.update(counts)
-        values["dropped"] = dict(total)
-    await connection.execute(update(run).where(run.c.id == place.run_id).values(**values))
+        ours = update(segment).where(segment.c.run_id == place.run_id, segment.c.segment == place.segment)
+        await connection.execute(ours.values(first_step=min(steps)))
 
 
-async def _requests(connection: AsyncConnection, place: _Place, events: list[StorableEvent]) -> list[str]:
+async def _note_dropped(connection: AsyncConnection, place: _Place, dropped: dict[str, int]) -> None:
+    """Keeps the largest count that the attempt ever told, and on the run their sum over its attempts."""
+    told = place.dropped | {name: max(count, place.dropped.get(name, 0)) for name, count in dropped.items()}
+    if told == place.dropped:
+        return
+    ours = update(segment).where(segment.c.run_id == place.run_id, segment.c.segment == place.segment)
+    await connection.execute(ours.values(dropped=told))
+    total: Counter[str] = Counter()
+    for counts in await connection.scalars(select(segment.c.dropped).where(segment.c.run_id == place.run_id)):
+        total.update(counts)
+    await connection.execute(update(run).where(run.c.id == place.run_id).values(dropped=dict(total)))
+
+
+async def _open_requests(connection: AsyncConnection, place: _Place, events: list[StorableEvent]) -> list[str]:
     """The requests still open, after those that ``request_done`` events in this batch report as obeyed."""
-    for one in events:
-        if one.kind == REQUEST_DONE:
-            obeyed = request.c.kind == str(json.loads(one.detail).get("request"))
-            closing = update(request).where(request.c.run_id == place.run_id, request.c.done_at.is_(None), obeyed)
-            await connection.execute(closing.values(done_at=func.now()))
-    open_ones = select(request.c.kind).where(request.c.run_id == place.run_id, request.c.done_at.is_(None)).order_by(request.c.id)
-    return list(dict.fromkeys(await connection.scalars(open_ones)))
+    obeyed = {str(json.loads(one.detail).get("request")) for one in events if one.kind == REQUEST_DONE}
+    if closed := obeyed.intersection(place.requests):
+        ours = update(request).where(request.c.run_id == place.run_id, request.c.done_at.is_(None), request.c.kind.in_(sorted(closed)))
+        await connection.execute(ours.values(done_at=func.now()))
+    return [kind for kind in dict.fromkeys(place.requests) if kind not in closed]

@@ -32,12 +32,18 @@ _STORED_ROWS = text("""
 """)
 
 
-async def rows(connection: AsyncConnection, where: Where, given: Placed, sets: dict[MetricSet, int], refused: list[Refusal]) -> tuple[Placed, Placed]:
-    """The new rows and the ones that are stored already; a row whose key is stored with another value is refused."""
+async def rows(
+    connection: AsyncConnection, where: Where, given: Placed, sets: dict[MetricSet, int], refused: list[Refusal], *, ahead: bool
+) -> tuple[Placed, Placed]:
+    """The new rows and the ones that are stored already; a row whose key is stored with another value is refused.
+
+    ``ahead`` says that nothing is stored at these steps, so the database need not be asked.
+    """
     if not given:
         return [], []
     keys = [(row.step, sets[row.metrics]) for _, row in given]
-    found = await _ask(connection, _STORED_ROWS, where, steps=[step for step, _ in keys], sets=[set_id for _, set_id in keys])
+    asked = {"steps": [step for step, _ in keys], "sets": [set_id for _, set_id in keys]}
+    found = () if ahead else await _ask(connection, _STORED_ROWS, where, **asked)
     stored = {(one.step, one.set_id): one.vals for one in found}
     new: Placed = []
     known: Placed = []
@@ -61,12 +67,13 @@ _STORED_HISTS = text("""
 """)
 
 
-async def hists(connection: AsyncConnection, where: Where, given: Placed, refused: list[Refusal]) -> list[dict[str, Any]]:
+async def hists(connection: AsyncConnection, where: Where, given: Placed, refused: list[Refusal], *, ahead: bool) -> list[dict[str, Any]]:
     """The columns of the new histograms of ``given``; one whose step is stored with other counts is refused."""
     named = [(index, row.step, name, counts) for index, row in given for name, counts in row.hists.items()]
     if not named:
         return []
-    found = await _ask(connection, _STORED_HISTS, where, steps=[step for _, step, _, _ in named], metrics=[name for _, _, name, _ in named])
+    asked: dict[str, list[Any]] = {"steps": [step for _, step, _, _ in named], "metrics": [name for _, _, name, _ in named]}
+    found = () if ahead else await _ask(connection, _STORED_HISTS, where, **asked)
     stored = {(one.bucket, one.metric): one.counts for one in found}
     new = []
     for index, step, name, counts in named:
