@@ -77,7 +77,6 @@ run = Table(
     Column("next_seq", BigInteger, nullable=False, server_default="1"),
     Column("dropped", JSONB, nullable=False, server_default="{}"),
     Index(None, "project", "created_at"),
-    Index(None, "last_seen_at"),
 )
 """``next_seq`` is the sequence that the run's next accepted row or event takes; it counts per run and never skips."""
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
@@ -66,3 +69,16 @@ async def test_a_database_that_is_not_there(database_url: str) -> None:
 async def test_other_databases_are_refused(url: str) -> None:
     with pytest.raises(database.DatabaseError, match="VITALS_DATABASE_URL"):
         database.read_url(url)
+
+
+async def test_migrations_can_be_undone_and_done_again(database_url: str) -> None:
+    async with database.opened(database_url) as engine, engine.begin() as connection:
+        for migrate, target in ((command.downgrade, "base"), (command.upgrade, "head")):
+            await connection.run_sync(_alembic, migrate, target)
+        assert await connection.run_sync(_differences) == []
+
+
+def _alembic(connection: Connection, migrate: Callable[[Config, str], None], target: str) -> None:
+    config = database.alembic_config()
+    config.attributes["connection"] = connection
+    migrate(config, target)
