@@ -15,7 +15,7 @@ from typing import Any
 from monitor.detect import history, outcome, stats, strain
 from monitor.detect.cascade import decorated
 from monitor.detect.contract import Context, Finding, Row, State
-from monitor.detect.organs import SHOWN, cannot_judge, organs
+from monitor.detect.organs import REWARD_ORGANS, SHOWN, cannot_judge, organs
 from monitor.detect.registry import DETECTORS
 from monitor.detect.reward import PEAK_AND_FALL
 from monitor.detect.view import TASK_FALLBACKS, View
@@ -70,7 +70,7 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
     view.bits = bits = strain.remember(state["bits"], view.strains, judged)
     view.strained = strained = strain.named(state["strained"], view.strains)
     seen = state["outcome"]
-    if view.now(view.task.name) is not None:
+    if context.signal == "reward" and view.now(view.task.name) is not None:
         spread = stats.median(view.first_logged("group.reward_std", "reward.total.std").x)
         sampling = outcome.Sampling(view.now("batch.sequences"), None if math.isnan(spread) else spread)
         strictness = outcome.Strictness(view.limit(PEAK_AND_FALL, "errors"), view.limit(PEAK_AND_FALL, "share"))
@@ -78,6 +78,8 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
     memory: dict[str, Any] = dict(state["memory"])
     findings: list[Finding] = []
     for detector in DETECTORS:
+        if context.signal != "reward" and detector.organ in REWARD_ORGANS:
+            continue
         memory[detector.id], finding = detector.judge(view, memory.get(detector.id, {}))
         if not memory[detector.id]:
             del memory[detector.id]

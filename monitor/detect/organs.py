@@ -10,6 +10,8 @@ from monitor.detect.registry import DETECTORS
 from monitor.detect.view import TASK_FALLBACKS
 from monitor.metrics import ORGANS, describe
 
+REWARD_ORGANS = ("reward", "signal")
+"""Organs that say nothing of a run that declares another signal than its reward."""
 SOLVED = 0.95
 """Standing of the task reward from which a run counts as solved, for rewards in [0, 1]."""
 SHOWN = {
@@ -63,7 +65,7 @@ def _quoted(organ: str, state: State, context: Context) -> str:
 
 
 def _solved(organ: str, outcome: dict[str, Any]) -> bool:
-    return organ in ("reward", "signal") and outcome.get("standing", 0.0) >= SOLVED and outcome.get("low", -1) >= 0 and outcome.get("high", 2) <= 1
+    return organ in REWARD_ORGANS and outcome.get("standing", 0.0) >= SOLVED and outcome.get("low", -1) >= 0 and outcome.get("high", 2) <= 1
 
 
 def organs(state: State, context: Context) -> dict[str, OrganView]:
@@ -78,7 +80,7 @@ def organs(state: State, context: Context) -> dict[str, OrganView]:
         quoted = _quoted(organ, state, context)
         if len(lacking) == len(own):
             views[organ] = OrganView("cannot judge", f"Nothing that {organ} is judged by was logged.", reasons)
-        elif organ in ("reward", "signal") and context.signal != "reward":
+        elif organ in REWARD_ORGANS and context.signal != "reward":
             views[organ] = OrganView("cannot judge", f"This run learns from {context.signal}, not from a reward.", reasons)
         elif _solved(organ, state["outcome"]):
             views[organ] = OrganView("solved", f"The prompts are solved: {quoted}.", reasons)

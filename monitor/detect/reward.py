@@ -12,7 +12,7 @@ from monitor.detect.view import View
 
 def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
     outcome = view.outcome
-    if outcome is None or not outcome.fallen or view.context.signal != "reward":
+    if outcome is None or not outcome.fallen:
         return memory, None
     why = cause.likely(view)
     signs = [s.says() for s in view.others()]

@@ -30,8 +30,6 @@ def _solved(view: View, level: float) -> bool:
 
 
 def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
-    if view.context.signal != "reward":
-        return memory, None
     metric, shares = signal_series(view)
     if not shares:
         metric, shares = _lowest_reward(view)
@@ -122,7 +120,7 @@ NO_SIGNAL = Detector(
 
 def _all_fail(view: View, memory: State) -> tuple[State, Finding | None]:
     failing, now = view.series("group.all_fail_frac"), view.now("group.all_fail_frac")
-    if now is None or failing.n < 4 or view.context.signal != "reward":
+    if now is None or failing.n < 4:
         return memory, None
     level = view.limit(ALL_FAIL, "share")
     window = failing.x[-5:]

@@ -1,0 +1,134 @@
+"""What surrounds the rules: causes, settings' names, regimes, resumes, organs, stalls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from monitor.detect import examples, fold, pace
+from monitor.detect.contract import Context, Row
+from monitor.detect.examples import AT, Example
+from tests.unit.detect.streams import alarms, walk
+
+Change = Callable[[int, dict[str, float]], dict[str, float]]
+
+
+def _falling(age: int, row: dict[str, float]) -> float:
+    return row["reward.task.mean"] * (0.9 if age == 0 else 0.4)
+
+
+CAUSES: dict[str, Change] = {
+    "stale rollouts": lambda age, row: {"stale.mean": 8.0, "iw.ess": 0.2, "kl_ref.k3": row["kl_ref.k3"] * 5, "reward.task.mean": _falling(age, row)},
+    "learning rate too high": lambda age, row: {"opt.lr": 2e-5, "iw.ess": 0.2, "opt.grad_norm": 30.0, "entropy.mean": row["entropy.mean"] * 3},
+    "sampler and trainer disagree": lambda age, row: {
+        "mismatch.kl.k3": 0.3,
+        "entropy.mean": row["entropy.mean"] * 2,
+        "reward.task.mean": _falling(age, row),
+    },
+    "auxiliary reward farmed": lambda age, row: {"reward.aux.mean": 0.7 + 0.4 * age, "entropy.mean": row["entropy.mean"] * min(3, 1 + 0.1 * age)},
+    "verifier cheated": lambda age, row: {"reward.audit.mean": 0.05},
+    "verifier or environment broke": lambda age, row: {"reward.task.mean": 0.0, "reward.audit.mean": row["reward.audit.mean"]},
+    "entropy pushed up": lambda age, row: {"entropy.mean": row["entropy.mean"] * min(8, 1.3**age), "len.completion.mean": 400 * min(3, 1.1**age)},
+    "updates too large": lambda age, row: {"opt.grad_norm": 30.0, "iw.ess": 0.1, "kl_ref.k3": row["kl_ref.k3"] * 20},
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_is_named_by_the_first_alarm(name: str) -> None:
+    found = alarms(walk(Example("", "", CAUSES[name]).rows()))
+    assert found[0][0] <= AT + 8
+    first = [f.cause.split(":")[0] for i, f in found if i == found[0][0]]
+    assert set(first) == {name}
+
+
+def test_a_verifier_that_breaks_without_an_audit_is_told_from_a_policy_that_breaks() -> None:
+    rows = Example("", "", lambda age, row: {"reward.task.mean": 0.0}).rows()
+    for row in rows:
+        del row["reward.audit.mean"]
+    first = alarms(walk(rows))[0][1]
+    assert (first.detector, first.cause.split(":")[0]) == ("peak_and_fall", "verifier or environment broke")
+
+
+def test_advice_names_the_setting_of_the_runs_framework() -> None:
+    example = examples.FIRES["entropy_high"]
+    by_framework = {}
+    for framework in (None, "trl", "verl", "unheard-of"):
+        found = alarms(walk(example.rows(), Context(framework=framework)))
+        by_framework[framework] = next(f for _, f in found if f.detector == "entropy_high").advice
+    assert "`epsilon_high`" in by_framework["trl"] and "`beta`" in by_framework["trl"]
+    assert "`actor_rollout_ref.actor.kl_loss_coef`" in by_framework["verl"]
+    assert by_framework[None] == by_framework["unheard-of"] and "`" not in by_framework[None]
+    configured = alarms(walk(example.rows(), Context(config={"framework": "trl"})))
+    assert any("`beta`" in f.advice for _, f in configured)
+
+
+def longer(age: int, row: dict[str, float]) -> dict[str, float]:
+    return {"len.completion.mean": row["len.completion.mean"] * 4, "entropy.mean": row["entropy.mean"] * 2}
+
+
+def test_an_announced_regime_begins_new_baselines() -> None:
+    rows = Example("", "", longer).rows()
+    assert alarms(walk(rows))
+    state = fold.initial()
+    for i, values in enumerate(rows):
+        if i == AT:
+            state = fold.new_regime(state)
+        state, findings = fold.observe(state, Row(i, i, values), Context())
+        assert not [f for f in findings if f.severity in ("warning", "critical")]
+    assert state["rows"] == len(rows)
+
+
+def test_absolute_rules_stay_on_through_a_regime() -> None:
+    state = fold.new_regime(fold.initial())
+    state, findings = fold.observe(state, Row(0, 0, {"opt.loss": float("inf")}), Context())
+    assert [f.detector for f in findings] == ["non_finite"]
+
+
+def test_the_first_rows_after_a_resume_raise_no_alarm_by_themselves() -> None:
+    rows = Example("", "", lambda age, row: longer(age, row) if age < 2 else {}).rows()
+    steps = [i if i < AT else i - 20 for i in range(len(rows))]
+    assert alarms(walk(rows)) and not alarms(walk(rows, steps=steps))
+
+
+def test_organs_say_what_was_seen_what_is_solved_and_what_cannot_be_judged() -> None:
+    state = fold.initial()
+    for i in range(30):
+        values = {k: v for k, v in examples.healthy(i).items() if not k.startswith("env.")}
+        state, _ = fold.observe(state, Row(i, i, {**values, "reward.task.mean": 0.98}), Context())
+    seen = fold.organs(state, Context())
+    assert seen["reward"].state == "solved" and "0.98" in seen["reward"].sentence
+    assert seen["policy"].state == "healthy" and "entropy" in seen["policy"].sentence
+    assert seen["behaviour"].state == "cannot judge"
+    assert any("eval.task.mean" in reason for reason in seen["reward"].reasons)
+    taught = dataclasses.replace(Context(), signal="teacher_kl")
+    assert fold.organs(state, taught)["reward"].state == "cannot judge"
+    assert any("teacher_kl" in line for line in fold.cannot_judge(state, taught))
+
+
+def test_a_run_that_learns_from_a_teacher_is_not_judged_by_its_reward() -> None:
+    rows = [{**examples.healthy(i), "reward.task.mean": 0.0, "reward.audit.mean": 0.0, "adv.nonzero_frac": 0.0} for i in range(60)]
+    assert alarms(walk(rows))
+    assert not alarms(walk(rows, Context(signal="teacher_kl")))
+
+
+def test_small_batches_are_given_more_room() -> None:
+    """The same drop of two rows is an alarm with 1024 rollouts and none with 8."""
+
+    def rows(sequences: float) -> list[dict[str, float]]:
+        made = Example("", "", lambda age, row: {"reward.task.mean": 0.38} if age in (0, 1) else {}).rows()
+        return [{**row, "batch.sequences": sequences} for row in made]
+
+    def heard(sequences: float) -> bool:
+        return any(f.detector == "peak_and_fall" for _, f in alarms(walk(rows(sequences))))
+
+    assert heard(1024) and not heard(8)
+
+
+def test_a_stall_is_measured_against_the_runs_own_pace() -> None:
+    assert pace.stalled(100, 1) is None
+    assert pace.stalled(130, 1) == "critical"
+    assert pace.stalled(300, 60) == "warning"
+    assert pace.stalled(299, 60) is None
+    assert pace.stalled(600, 60) == "critical"
