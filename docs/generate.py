@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from monitor import metrics
+from monitor.adapters import names
 from monitor.cli import COMMANDS, parser
 from monitor.detect import document
 from monitor.settings import Settings
@@ -72,8 +73,37 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def names_page() -> str:
+    """What the readers make of each trainer's metric names."""
+    lines = [
+        "# Metric names of trainers",
+        "",
+        "What the readers make of each name ([readers.md](readers.md)). The first row that fits a name counts.",
+        "",
+    ]
+    for found in names.frameworks():
+        if not found.own:
+            continue
+        lines += [f"## {found.title}", "", f"Read from version {found.version}. {_recognised(found)}", ""]
+        lines += ["| name in the log | metric | care |", "|---|---|---|"]
+        for rule in found.own:
+            metric = "kept as it is" if rule.name == "-" else f"`{rule.name}`"
+            metric += f" = {rule.transform}" if rule.transform else ""
+            care = [rule.caveat] if rule.caveat else []
+            care += [f"{rule.missing:g} stands for none"] if rule.missing is not None and "stands for" not in rule.caveat else []
+            lines.append(f"| `{_plain(rule.key)}` | {metric} | {'; '.join(care)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _recognised(found: names.Framework) -> str:
+    base = f"It has the names of {names.framework(found.base).title} as well. " if found.base else ""
+    return base + (f"The prefix `{found.strip}` is taken off." if found.strip else "")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
+    "names.md": names_page,
     "detectors.md": document.render,
     "commands.md": commands_page,
     "settings.md": settings_page,

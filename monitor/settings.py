@@ -26,6 +26,7 @@ class Settings(BaseSettings):
     ``public_url``: the address that messages link to, if it is not the one listened on.
     ``role``: ``collector`` takes data, ``web`` shows pages, ``all`` does both.
     ``slack_webhook_url``, ``webhook_url``, ``webhook_secret``: where alerts go; the secret signs the generic webhook (``whsec_...``).
+    ``rules``: a ``vitals.toml`` with thresholds of detectors (``vitals rules``); read when the worker starts.
     ``allow_private_webhooks``: alerts may also go to addresses that are not on the public internet, such as this machine.
     """
 
@@ -41,6 +42,7 @@ class Settings(BaseSettings):
     slack_webhook_url: SecretStr | None = None
     webhook_url: SecretStr | None = None
     webhook_secret: SecretStr | None = None
+    rules: Path | None = None
     allow_private_webhooks: bool = False
 
     @field_validator("public_url")

@@ -42,6 +42,7 @@ class Rule:
     ``name`` is ``-`` for a key that only looks like a metric.
     """
 
+    key: str
     pattern: re.Pattern[str]
     name: str
     transform: str
@@ -51,14 +52,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A trainer whose logs are understood. ``rules`` are in order of preference."""
+    """A trainer whose logs are understood. ``rules`` are in order of preference: its ``own``, those of its ``base``, those that all share."""
 
     id: str
     title: str
     version: str
+    base: str | None
     strip: str
     marks: tuple[tuple[re.Pattern[str], ...], ...]
     steps: tuple[str, ...]
+    own: tuple[Rule, ...]
     rules: tuple[Rule, ...]
 
     def bare(self, key: str) -> str:
@@ -121,7 +124,9 @@ def _rows() -> dict[str, tuple[Rule, ...]]:
     for row in csv.DictReader(_text("names.csv").splitlines()):
         missing = float(row["missing"]) if row["missing"] else None
         parse_transform(row["transform"])
-        rules.setdefault(row["framework"], []).append(Rule(key_pattern(row["key"]), row["name"], row["transform"], missing, row["caveat"]))
+        rules.setdefault(row["framework"], []).append(
+            Rule(row["key"], key_pattern(row["key"]), row["name"], row["transform"], missing, row["caveat"])
+        )
     return {framework: tuple(found) for framework, found in rules.items()}
 
 
@@ -138,7 +143,9 @@ def frameworks() -> tuple[Framework, ...]:
             link = table[link].get("base")
         marks = tuple(tuple(key_pattern(key) for key in mark) for mark in entry.get("marks", ()))
         steps = tuple(entry.get("step", ()))
-        found.append(Framework(id_, entry["title"], entry["version"], entry.get("strip", ""), marks, steps, rules + _rows()["common"]))
+        own = _rows().get(id_, ())
+        strip, base = entry.get("strip", ""), entry.get("base")
+        found.append(Framework(id_, entry["title"], entry["version"], base, strip, marks, steps, own, rules + _rows()["common"]))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""``vitals.toml``: thresholds of detectors, for every run, for a project or for one run.
+"""``vitals.toml``: thresholds of detectors, for every run, for a project or for one run, and who is told of alarms.
 
     [detectors.no_signal]
     nonzero = 0.1
@@ -9,7 +9,15 @@
     [run."grpo-7b-seed3".detectors.no_signal]
     nonzero = 0.2
 
-Whatever is not named keeps its default. A run's own table wins over its project's, and that over the general one.
+    [[route]]
+    channels = ["slack"]
+    match = {project = "math*"}
+    severity = "critical"
+    hours = "09:00-18:00"
+    zone = "Europe/Berlin"
+
+Whatever is not named keeps its default; without a route every channel is told of every alarm. A run's own table wins over its project's, and
+that over the general one.
 """
 
 from __future__ import annotations
@@ -21,11 +29,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitor.alerts.route_table import read_route
+from monitor.alerts.routing import Route
 from monitor.detect.contract import Detector
 from monitor.detect.registry import DETECTORS
 
 Limits = Mapping[str, Mapping[str, float]]
 Path = tuple[str, ...]
+TABLES = ("detectors", "project", "run", "route")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +60,12 @@ class RulesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The thresholds that differ from their defaults."""
+    """The thresholds that differ from their defaults, and the routes of alarms."""
 
     general: Limits = field(default_factory=dict)
     projects: Mapping[str, Limits] = field(default_factory=dict)
     runs: Mapping[str, Limits] = field(default_factory=dict)
+    routes: tuple[Route, ...] = ()
 
     def limits(self, project: str | None = None, run: str | None = None) -> dict[str, dict[str, float]]:
         """The thresholds of one run, as ``monitor.detect.contract.Context`` wants them."""
@@ -67,6 +79,7 @@ class Rules:
 def _paths(text: str) -> Iterator[tuple[Path, int]]:
     """The path of each table and key with its line. Only for text that TOML has accepted."""
     table: Path = ()
+    numbers: dict[Path, int] = {}
     for line, written in enumerate(text.splitlines(), start=1):
         stripped = written.strip()
         header = stripped.startswith("[")
@@ -81,6 +94,10 @@ def _paths(text: str) -> Iterator[tuple[Path, int]]:
             key, tree = next(iter(tree.items()))
             path += (key,)
             yield (path if header else table + path), line
+        if stripped.startswith("[["):
+            numbers[path] = numbers.get(path, -1) + 1
+            path += (str(numbers[path]),)
+            yield path, line
         table = path if header else table
 
 
@@ -130,6 +147,17 @@ class _Check:
                     self.complain((*path, name, key), f"{key!r} is not known here: a {path[0]} has a table detectors")
         return found
 
+    def routes(self, tables: Any) -> tuple[Route, ...]:
+        """The routes; a problem inside one is told at the line of the key where tomllib lets it be found, else where the route begins."""
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            self.complain(("route",), "routes are tables, each written [[route]]")
+            return ()
+        found = []
+        for number, table in enumerate(tables):
+            place = ("route", str(number))
+            found.append(read_route(table, lambda key, sentence, place=place: self.complain((*place, key) if key else place, sentence)))  # type: ignore[misc]
+        return tuple(route for route in found if route is not None)
+
 
 def _meant(wrong: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(wrong, known, 1)
@@ -145,12 +173,13 @@ def parse(text: str) -> Rules:
         raise RulesError([Problem(line, f"this is not valid TOML: {str(error).split(' (at')[0]}")]) from error
     check = _Check(dict(_paths(text)), {detector.id: detector for detector in DETECTORS})
     for key in tree:
-        if key not in ("detectors", "project", "run"):
-            check.complain((key,), f"{key!r} is not known here{_meant(key, ('detectors', 'project', 'run'))}; tables are detectors, project and run")
+        if key not in TABLES:
+            check.complain((key,), f"{key!r} is not known here{_meant(key, TABLES)}; tables are {', '.join(TABLES)}")
     rules = Rules(
         check.limits(tree.get("detectors", {}), ("detectors",)),
         check.scoped(tree.get("project", {}), ("project",)),
         check.scoped(tree.get("run", {}), ("run",)),
+        check.routes(tree.get("route", [])),
     )
     if check.problems:
         raise RulesError(sorted(check.problems, key=lambda problem: problem.line))
@@ -167,7 +196,7 @@ def _line_of(message: str, text: str) -> int:
 
 def template() -> str:
     """A rules file that holds every threshold at its default, each with its unit and meaning, commented out."""
-    lines = ["# Thresholds of the detectors. Uncomment what should differ; `vitals rules check` reads it with you.", ""]
+    lines = ["# Thresholds of the detectors. Uncomment what should differ; `vitals rules check` tells what is wrong, by line.", ""]
     for detector in DETECTORS:
         if not detector.parameters:
             continue

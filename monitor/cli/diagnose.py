@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from monitor.adapters.readers import ReadError
-from monitor.alerts import rules
 from monitor.cli import report_html, report_text
 from monitor.cli.curves import Curves
 from monitor.cli.errors import CommandError
 from monitor.cli.offline import diagnose
 from monitor.cli.parsers import command
+from monitor.cli.rules import load as load_rules
 
 EXAMPLES = """
 vitals diagnose outputs/                                     the newest checkpoint's trainer_state.json, or event files
@@ -41,22 +41,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--fail-on", choices=("warning", "critical"), help="exit with 1 when an alarm at least so severe was raised")
 
 
-def read_rules(path: Path | None) -> rules.Rules:
-    """The rules in ``path``, or none. CommandError with one line per problem."""
-    if path is None:
-        return rules.Rules()
-    try:
-        return rules.parse(path.read_text("utf-8"))
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{path} is not UTF-8 text") from error
-    except rules.RulesError as error:
-        raise CommandError("\n".join(f"{path}, {problem}" for problem in error.problems)) from error
-
-
 def run(arguments: argparse.Namespace) -> int:
-    limits = read_rules(arguments.rules).limits()
+    limits = load_rules(arguments.rules).limits() if arguments.rules else {}
     curves = Curves() if arguments.html else None
     try:
         found = diagnose(arguments.path, arguments.task, arguments.aux or (), limits, [curves] if curves else ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
+from monitor.alerts.rules import Rules, RulesError, parse
 from monitor.deliver.channel import Channel, ChannelError
 from monitor.deliver.slack import Slack
 from monitor.deliver.webhook import Webhook
@@ -19,7 +20,7 @@ from monitor.worker.loop import Worker
 from monitor.worker.pace import Pace
 from monitor.worker.sending import compose
 
-__all__ = ["Pace", "Worker", "channels", "compose", "run"]
+__all__ = ["Pace", "Worker", "channels", "compose", "rules", "run"]
 
 
 def channels(settings: Settings) -> list[Channel]:
@@ -37,17 +38,29 @@ def channels(settings: Settings) -> list[Channel]:
     return found
 
 
+def rules(settings: Settings) -> Rules:
+    """The rules file that the settings name. Raises SettingsError with one line per problem."""
+    if settings.rules is None:
+        return Rules()
+    try:
+        return parse(settings.rules.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"VITALS_RULES: {settings.rules} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    except RulesError as error:
+        raise SettingsError("\n".join(f"VITALS_RULES: {settings.rules}, {problem}" for problem in error.problems)) from None
+
+
 async def run(settings: Settings, *, pace: Pace = Pace()) -> None:
     """Works until SIGTERM or SIGINT. Raises SettingsError for a wrong setting and DatabaseError for an unusable database."""
     url = embedded.cluster(settings.data_dir).url if settings.database_url is None else settings.database_url.get_secret_value()
-    carriers = channels(settings)
+    carriers, ruled = channels(settings), rules(settings)
     engine = create_engine(url, pool_size=len(carriers) + 4, application="rlvitals worker")
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
         await require_current(engine)
-        await Worker(engine, carriers, link=settings.url, pace=pace).run(stop)
+        await Worker(engine, carriers, routes=ruled.routes, link=settings.url, pace=pace, rules=ruled).run(stop)
     finally:
         await engine.dispose()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -15,6 +15,7 @@ from monitor.alerts.book import ALARMS, Transition, is_alarm
 from monitor.alerts.judgement import Judgement, Regime, context, dump_verdict, judge, notice
 from monitor.alerts.presence import Pace as Rhythm
 from monitor.alerts.routing import Decision, Facts, Route, decide
+from monitor.alerts.rules import Rules
 from monitor.detect.contract import Context, Finding, Row
 from monitor.store import evaluation
 from monitor.store import presence as overdue
@@ -33,11 +34,14 @@ LOOK_AGAIN_S = 15.0
 
 
 class Judging:
-    """Judges runs and decides who is told, by ``routes``, over the channels named ``channels``. ``born`` is called when there is something to
-    send."""
+    """Judges runs by ``rules`` and decides who is told, by ``routes``, over the channels named ``channels``. ``born`` is called when there is
+    something to send."""
 
-    def __init__(self, engine: AsyncEngine, channels: Sequence[str], routes: Sequence[Route], pace: Pace, born: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: AsyncEngine, channels: Sequence[str], routes: Sequence[Route], pace: Pace, born: Callable[[], None], rules: Rules = Rules()
+    ) -> None:
         self.engine = engine
+        self.rules = rules
         self.channels = tuple(channels)
         self.routes = tuple(routes)
         self.pace = pace
@@ -65,7 +69,7 @@ class Judging:
                 began = time.perf_counter()
                 items = await evaluation.unseen(conn, claimed, self.pace.rows)
                 rows = [item for item in items if item.values is not None]
-                judged = judge(claimed.uid, claimed.state, _judgeable(claimed, items), self._about(claimed))
+                judged = judge(claimed.uid, claimed.state, judgeable(claimed, items), self._about(claimed))
                 rhythm = _rhythm(presence.load(claimed.state.get("pace")), items)
                 changes = await self._changes(conn, claimed, rows, judged.transitions)
                 born = await self._save(conn, claimed, judged, changes, items[-1].seq, len(rows), rhythm, time.perf_counter() - began)
@@ -151,7 +155,7 @@ class Judging:
         )
 
     def _about(self, claimed: Claim) -> Context:
-        return context(algorithm=claimed.algorithm, signal=claimed.signal, task=claimed.task, aux=claimed.aux, config=claimed.config)
+        return about(claimed, self.rules)
 
     async def _changes(self, conn: AsyncConnection, claimed: Claim, rows: Sequence[Item], moved: Sequence[Transition]) -> list[Change]:
         """Each transition with the time of its row and who is told of it."""
@@ -174,7 +178,13 @@ class Judging:
             await evaluation.fail(conn, claimed, sentence, wait)
 
 
-def _judgeable(claimed: Claim, items: Sequence[Item]) -> Iterator[Row | Regime]:
+def about(claimed: Claim, rules: Rules) -> Context:
+    """What the detectors are told of a run; its own rules are found by its identifier or its name."""
+    limits = rules.limits(claimed.project, claimed.uid if claimed.uid in rules.runs else claimed.name)
+    return context(algorithm=claimed.algorithm, signal=claimed.signal, task=claimed.task, aux=claimed.aux, config=claimed.config, limits=limits)
+
+
+def judgeable(claimed: Claim, items: Sequence[Item]) -> Iterator[Row | Regime]:
     """Rows numbered on from those judged before, and the changes of regime between them."""
     index = claimed.rows
     for item in items:

@@ -11,6 +11,7 @@ from functools import partial
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from monitor.alerts.routing import Route
+from monitor.alerts.rules import Rules
 from monitor.deliver.channel import Channel
 from monitor.store.database import DatabaseUnreachable
 from monitor.worker.judging import Judging
@@ -21,10 +22,18 @@ log = logging.getLogger("vitals.worker")
 
 
 class Worker:
-    """One process's share of the work. ``link`` is the address of the pages; ``channels`` carry the alerts as ``routes`` say."""
+    """One process's share of the work. ``link`` is the address of the pages; ``channels`` carry the alerts as ``routes`` say;
+    ``rules`` hold the thresholds that differ from the defaults."""
 
     def __init__(
-        self, engine: AsyncEngine, channels: Sequence[Channel], *, routes: Sequence[Route] = (), link: str = "", pace: Pace = Pace()
+        self,
+        engine: AsyncEngine,
+        channels: Sequence[Channel],
+        *,
+        routes: Sequence[Route] = (),
+        link: str = "",
+        pace: Pace = Pace(),
+        rules: Rules = Rules(),
     ) -> None:
         self.engine = engine
         self.channels = tuple(channels)
@@ -35,7 +44,7 @@ class Worker:
         self._due = {channel.name: asyncio.Event() for channel in channels}
 
         names = [channel.name for channel in self.channels]
-        self.judging = Judging(engine, names, routes, pace, self._wake)
+        self.judging = Judging(engine, names, routes, pace, self._wake, rules)
         self.sending = Sending(engine, link, pace)
 
     async def run(self, stop: asyncio.Event) -> None:

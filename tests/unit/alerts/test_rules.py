@@ -87,3 +87,48 @@ def test_the_template_holds_every_threshold_and_is_valid() -> None:
     assert parse(uncommented).limits() == {
         detector.id: {parameter.name: float(parameter.default) for parameter in detector.parameters} for detector in DETECTORS if detector.parameters
     }
+
+
+def test_routes_are_read() -> None:
+    found = parse(
+        """
+        [[route]]
+        channels = ["slack", "pager"]
+        severity = "critical"
+        match = {project = "math*", detector = "no_signal"}
+        days = ["mon", "fri"]
+        hours = "22:00-06:30"
+        zone = "Europe/Berlin"
+
+        [[route]]
+        channels = ["webhook"]
+        """
+    ).routes
+    first, second = found
+    assert (first.channels, first.severity, first.matcher) == (("slack", "pager"), "critical", {"project": "math*", "detector": "no_signal"})
+    assert (first.days, str(first.begin), str(first.end), str(first.zone)) == (("mon", "fri"), "22:00:00", "06:30:00", "Europe/Berlin")
+    assert (second.channels, second.severity, second.matcher, second.begin) == (("webhook",), "warning", {}, None)
+
+
+def test_problems_of_routes_are_told_with_their_line() -> None:
+    text = """[[route]]
+channels = ["slack"]
+severity = "information"
+
+[[route]]
+match = {step = "1"}
+days = ["monday"]
+hours = "nine to five"
+zone = "Mars/Olympus"
+colour = "red"
+"""
+    with pytest.raises(RulesError) as caught:
+        parse(text)
+    told = {problem.line: problem.sentence for problem in caught.value.problems}
+    assert list(told) == [3, 5, 6, 7, 8, 9, 10]
+    assert "needs channels" in told[5]
+
+
+def test_routes_that_are_no_tables_are_told() -> None:
+    with pytest.raises(RulesError, match=r"line 1: routes are tables"):
+        parse("route = 1\n")

@@ -1,0 +1,73 @@
+"""The ``[[route]]`` tables of ``vitals.toml``: which alarms go to which channels, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import time
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from monitor.alerts.book import ALARMS
+from monitor.alerts.routing import DAYS, MATCHABLE, Route
+
+Complain = Callable[[str, str], None]
+"""Takes the key that is wrong, empty for the whole table, and a sentence."""
+
+KEYS = ("channels", "severity", "match", "days", "hours", "zone")
+
+
+def read_route(table: Mapping[str, Any], complain: Complain) -> Route | None:
+    """One route, or None after complaining.
+
+    ``channels`` names at least one; ``severity`` is the least that is sent, ``match`` patterns over project, run, detector, organ and tag,
+    ``days`` and ``hours`` ("09:00-18:00", past midnight too) when it is open, in ``zone``.
+    """
+    wrong: list[str] = []
+
+    def say(key: str, sentence: str) -> None:
+        wrong.append(key)
+        complain(key, sentence)
+
+    for key in table:
+        if key not in KEYS:
+            say(key, f"a route has no {key!r}; it has: {', '.join(KEYS)}")
+    channels = _words(table.get("channels"))
+    if not channels:
+        say("channels" if "channels" in table else "", 'a route needs channels, such as channels = ["slack"]')
+    severity = table.get("severity", "warning")
+    if severity not in ALARMS:
+        say("severity", f"severity must be {' or '.join(ALARMS)}, not {severity!r}")
+    match = table.get("match", {})
+    if not isinstance(match, dict) or not all(key in MATCHABLE and isinstance(value, str) for key, value in match.items()):
+        say("match", f"match holds patterns, such as {{project = 'math*'}}, over: {', '.join(MATCHABLE)}")
+    days = _words(table.get("days", list(DAYS)))
+    if not days or not set(days) <= set(DAYS):
+        say("days", f"days are among {', '.join(DAYS)}")
+    begin, end = _hours(table.get("hours"), say)
+    zone = _zone(table.get("zone"), say)
+    return None if wrong else Route(tuple(channels), dict(match), str(severity), tuple(days), begin, end, zone)
+
+
+def _words(value: Any) -> list[str]:
+    return value if isinstance(value, list) and all(isinstance(each, str) for each in value) else []
+
+
+def _hours(value: Any, say: Complain) -> tuple[time | None, time | None]:
+    if value is None:
+        return None, None
+    try:
+        begin, end = (time.fromisoformat(part.strip()) for part in str(value).split("-"))
+    except ValueError:
+        say("hours", f'hours are written "09:00-18:00", not {value!r}')
+        return None, None
+    return begin, end
+
+
+def _zone(value: Any, say: Complain) -> ZoneInfo | None:
+    if value is None:
+        return None
+    try:
+        return ZoneInfo(value)
+    except (KeyError, ValueError, TypeError, OSError):
+        say("zone", f"there is no time zone {value!r}; write one such as Europe/Berlin")
+        return None
