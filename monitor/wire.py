@@ -24,6 +24,9 @@ Number = float | int | str | None
 END_STATES = ("finished", "crashed", "killed", "stopped")
 SIGNALS = ("reward", "teacher_kl", "environment_loss")
 ROLES = ("prompt", "agent", "observation")
+OUTCOMES = ("healthy", "collapse", "instability", "truncation", "starved", "hacked", "flat", "unclear")
+"""What a person may say a run came to: ``starved`` learned nothing for lack of signal, ``hacked`` earned reward without doing the task."""
+
 REQUESTS = ("stop", "checkpoint", "pause", "resume")
 
 _SPELLED = {"nan": math.nan, "infinity": math.inf, "inf": math.inf, "-infinity": -math.inf, "-inf": -math.inf}

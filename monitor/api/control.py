@@ -1,4 +1,4 @@
-"""``POST /api/v1/runs/{run}/requests`` and ``/runs/{run}/label``: what people tell a run."""
+"""``POST /api/v1/runs/{run}/requests``, ``/label`` and ``/outcome``: what people tell a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ class Label:
     label: str | None
 
 
-SCHEMAS: tuple[type[Any], ...] = (RunRequest, Label)
+@dataclass(slots=True)
+class Outcome:
+    """What the run came to: one of ``monitor.wire.OUTCOMES``; null takes it back."""
+
+    outcome: str | None
+
+
+SCHEMAS: tuple[type[Any], ...] = (RunRequest, Label, Outcome)
 
 
 def build_router(engine: AsyncEngine) -> APIRouter:
@@ -48,5 +55,12 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         async with transaction(engine) as connection:
             await control.set_label(connection, run, wanted.label)
         return reply({"label": wanted.label})
+
+    @router.post("/runs/{run}/outcome", summary="Say what a run came to", openapi_extra=described(Outcome))
+    async def outcome(run: str, request: Request) -> Response:
+        wanted = read_message(await read_body(request.stream()), Outcome)
+        async with transaction(engine) as connection:
+            await control.set_outcome(connection, run, wanted.outcome)
+        return reply({"outcome": wanted.outcome})
 
     return router

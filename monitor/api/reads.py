@@ -142,6 +142,7 @@ def summary(run: queries.RunView) -> dict[str, Any]:
         "algorithm": run.algorithm,
         "state": run.state,
         "tags": list(run.tags),
+        "outcome": run.outcome,
         "step": run.last_step,
         "speed": run.speed,
         "created": run.created_at.timestamp(),

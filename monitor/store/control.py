@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from monitor.store.checks import BadField, check_text
 from monitor.store.ingest import UnknownRun
 from monitor.store.tables import request, run
-from monitor.wire import REQUESTS
+from monitor.wire import OUTCOMES, REQUESTS
 
 
 async def make_request(connection: AsyncConnection, run_uid: str, kind: str) -> list[str]:
@@ -35,5 +35,14 @@ async def set_label(connection: AsyncConnection, run_uid: str, label: str | None
     """Gives a run a name to be shown instead of its own; None wipes it off. Raises UnknownRun and BadField."""
     text = None if label is None else check_text("label", label)
     found = await connection.scalars(update(run).where(run.c.uid == run_uid).values(label=text).returning(run.c.id))
+    if found.one_or_none() is None:
+        raise UnknownRun("run", f"There is no run {run_uid[:80]!r}.")
+
+
+async def set_outcome(connection: AsyncConnection, run_uid: str, outcome: str | None) -> None:
+    """Says what a run came to, one of ``monitor.wire.OUTCOMES``; None takes it back. Raises UnknownRun and BadField."""
+    if outcome is not None and outcome not in OUTCOMES:
+        raise BadField("outcome", f"must be one of {', '.join(OUTCOMES)}")
+    found = await connection.scalars(update(run).where(run.c.uid == run_uid).values(outcome=outcome).returning(run.c.id))
     if found.one_or_none() is None:
         raise UnknownRun("run", f"There is no run {run_uid[:80]!r}.")

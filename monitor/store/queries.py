@@ -63,6 +63,7 @@ class RunView:
     config: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,7 @@ def _runs(*, detail: bool) -> Select[Any]:
             run.c.aux_rewards,
             run.c.tags,
             run.c.label,
+            run.c.outcome,
             run.c.state,
             run.c.end_reason,
             run.c.created_at,

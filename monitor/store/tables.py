@@ -76,9 +76,11 @@ run = Table(
     Column("last_step", BigInteger),
     Column("next_seq", BigInteger, nullable=False, server_default="1"),
     Column("dropped", JSONB, nullable=False, server_default="{}"),
+    Column("outcome", Text),
     Index(None, "project", "created_at"),
 )
-"""``next_seq`` is the sequence that the run's next accepted row or event takes; it counts per run and never skips."""
+"""``outcome`` is what a person says the run came to (``monitor.wire.OUTCOMES``).
+``next_seq`` is the sequence that the run's next accepted row or event takes; it counts per run and never skips."""
 
 segment = Table(
     "segment",

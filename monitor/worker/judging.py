@@ -69,7 +69,7 @@ class Judging:
                 began = time.perf_counter()
                 items = await evaluation.unseen(conn, claimed, self.pace.rows)
                 rows = [item for item in items if item.values is not None]
-                judged = judge(claimed.uid, claimed.state, judgeable(claimed, items), self._about(claimed))
+                judged = judge(claimed.uid, claimed.state, judgeable(claimed.rows, items), self._about(claimed))
                 rhythm = _rhythm(presence.load(claimed.state.get("pace")), items)
                 changes = await self._changes(conn, claimed, rows, judged.transitions)
                 born = await self._save(conn, claimed, judged, changes, items[-1].seq, len(rows), rhythm, time.perf_counter() - began)
@@ -184,9 +184,8 @@ def about(claimed: Claim, rules: Rules) -> Context:
     return context(algorithm=claimed.algorithm, signal=claimed.signal, task=claimed.task, aux=claimed.aux, config=claimed.config, limits=limits)
 
 
-def judgeable(claimed: Claim, items: Sequence[Item]) -> Iterator[Row | Regime]:
-    """Rows numbered on from those judged before, and the changes of regime between them."""
-    index = claimed.rows
+def judgeable(index: int, items: Sequence[Item]) -> Iterator[Row | Regime]:
+    """Rows numbered on from ``index``, and the changes of regime between them."""
     for item in items:
         if item.values is not None:
             yield Row(index, item.step or 0, item.values)

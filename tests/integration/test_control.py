@@ -55,6 +55,15 @@ async def test_nobody_asks_a_run_that_is_not_there_or_over(client: httpx.AsyncCl
     assert (answer.status_code, answer.json()["error"]) == (422, "run: is crashed, only a running run can be asked for something.")
 
 
+async def test_an_outcome_is_said_and_taken_back(client: httpx.AsyncClient) -> None:
+    for outcome in ("hacked", None):
+        assert (await client.post("/r/outcome", json={"outcome": outcome})).json() == {"outcome": outcome}
+        assert (await client.get("/r")).json()["outcome"] == outcome
+    answer = await client.post("/r/outcome", json={"outcome": "great"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "outcome")
+    assert (await client.post("/nobody/outcome", json={"outcome": "healthy"})).status_code == 404
+
+
 async def test_a_label_is_written_and_wiped_off(client: httpx.AsyncClient) -> None:
     for label in ("healthy baseline", None):
         assert (await client.post("/r/label", json={"label": label})).json() == {"label": label}
