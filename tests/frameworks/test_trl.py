@@ -1,4 +1,4 @@
-"""The callback inside a real GRPOTrainer with a random policy; skipped where the ``trl`` extra is not installed."""
+"""The callback inside a real GRPOTrainer with a random policy."""
 
 from __future__ import annotations
 
