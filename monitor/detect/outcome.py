@@ -19,6 +19,8 @@ LEVEL_ROWS = 5
 """Rows whose mean is a level."""
 RECENT_ROWS = 16
 """Newest rows whose noise counts by itself."""
+WANDER_ROWS = 48
+"""Rows from which slow wandering can be told from a trend."""
 GATES = ((1, 8.0, 0.5), (2, 6.0, 0.4), (3, 4.5, 0.33), (8, 4.5, 0.25), (8, 3.5, 0.5))
 """(rows averaged, least standard errors, least share of the level lost): any of them is a fall."""
 GAIN_FACTOR = 1.5
@@ -79,8 +81,14 @@ SPREAD_SHARE = 0.1
 
 def row_noise(x: list[float], unit: bool, level: float, sampling: Sampling) -> float:
     """Standard deviation of one row: of all rows or of the newest ones, whichever is noisier (rewards that start at 0 get noisier as they
-    rise), widened while the rows are few, and at least the sampling error of the batch."""
-    sd = max(stats.noise(x), stats.noise(x[-RECENT_ROWS:])) * math.sqrt(1 + 10 / max(len(x), 1))
+    rise), widened while the rows are few and for wandering once they are many, and at least the sampling error of the batch."""
+    steps = stats.noise(x)
+    sd = max(steps, stats.noise(x[-RECENT_ROWS:])) * math.sqrt(1 + 10 / max(len(x), 1))
+    if len(x) >= WANDER_ROWS and steps > 0:
+        # Scatter beyond the step noise is autocorrelation phi = 1 - (steps / scatter)^2: means of rows vary (1 + phi) / (1 - phi) times more.
+        scatter = stats.scatter(x)
+        phi = min(0.8, max(0.0, 1 - (steps / scatter) ** 2)) if scatter > steps else 0.0
+        sd = max(sd, max(steps, scatter) * math.sqrt((1 + phi) / (1 - phi)))
     if unit and sampling.sequences:
         sd = max(sd, stats.binomial_se(min(max(level, 0.0), 1.0), sampling.sequences))
     if sampling.spread:
@@ -122,7 +130,7 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
     if len(x) < 4:
         return after, None
     unit = bool(after["low"] >= 0 and after["high"] <= 1)
-    tests = [_test(x, gate, unit, after, sampling, strictness) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
+    tests = [_test(x, gate, unit, after, sampling, strictness, series.n) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
     dip = any(t.passed for t in tests)
     falls = [t for t in tests if t.gate != DIP]
     found = next((t for t in falls if t.passed), falls[0])
@@ -149,7 +157,7 @@ class _Tested:
 
 
 def _test(
-    x: list[float], gate: tuple[int, float, float], unit: bool, memory: Mapping[str, Any], sampling: Sampling, strictness: Strictness
+    x: list[float], gate: tuple[int, float, float], unit: bool, memory: Mapping[str, Any], sampling: Sampling, strictness: Strictness, seen: int
 ) -> _Tested:
     """One gate on the newest values of ``x``. In the first rows the level is the mean of what came before the rows under test."""
     rows, least_z, least_share = gate[0], gate[1] * strictness.errors, gate[2] * strictness.share
@@ -158,8 +166,9 @@ def _test(
     recent = stats.mean(x[-rows:])
     averaged = min(LEVEL_ROWS, len(x) - rows)
     se = sd * math.sqrt(1 / rows + 1 / averaged)
-    # The best of many noisy levels lies above the true one.
-    luck = sd / math.sqrt(averaged) if "best" in memory else 0.0
+    # The best of n noisy levels lies sqrt(2 ln n) errors above the true one (Gumbel); one of them is kept as margin for the few rows of most runs.
+    levels = max(math.e, seen / LEVEL_ROWS)
+    luck = max(1.0, math.sqrt(2 * math.log(levels)) - 1) * sd / math.sqrt(averaged) if "best" in memory else 0.0
     drop, room = level - recent, _room(x[:-rows], unit, level, memory)
     share = drop / room if room > 0 else 0.0
     z = (drop - luck) / se if se > 0 else (math.inf if drop > 0 else 0.0)

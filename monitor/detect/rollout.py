@@ -50,9 +50,10 @@ def _truncation(view: View, memory: State) -> tuple[State, Finding | None]:
         return memory, None
     level = view.limit(TRUNCATION, "share")
     recent = cut.x[-3:]
-    before = stats.median(cut.x[: -min(8, max(3, len(cut.x) // 3))])
     # In the first rows only a large batch tells a jump from noise.
-    told = len(cut.x) >= 8 or (view.now("batch.sequences") or 0.0) >= 32
+    large = (view.now("batch.sequences") or 0.0) >= 32
+    before = stats.median(cut.x[: -min(8, max(3 if large else 1, len(cut.x) // 3))])
+    told = len(cut.x) >= 6 or large
     beyond_noise = told and now - before >= 4 * stats.robust_noise(cut.x[:-3])
     jumped = len([x for x in recent if x >= level]) >= 2 and now >= level and before <= level - 0.3 and beyond_noise
     full = len([x for x in cut.x[-10:] if x >= 0.8])
