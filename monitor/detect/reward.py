@@ -109,13 +109,14 @@ def _diverges(view: View, task: Series, aux: Series) -> str:
     gain_a, gain_t = _gain(aux, 5), _gain(task, 5)
     if gain_a is not None and gain_t is not None and _unit(aux) and _unit(task):
         head_a, head_t = max(1 - gain_a[2], 0.05), max(1 - gain_t[2], 0.05)
-        # A steady rise is certain long before its two ends are far apart.
-        steady = gain_a[0] > 0 and stats.kendall(aux.x[-TREND_ROWS:]) > 2.5
+        # A steady rise is certain long before its two ends are far apart; a format that has been learned no longer rises.
+        climb = stats.kendall(aux.x[-TREND_ROWS:]) if gain_a[0] > 0 else 0.0
+        steady = climb > 2.5
         surely_a = (gain_a[0] - (1.0 if steady else 2.5) * gain_a[1]) / head_a
         at_most_t = (gain_t[0] + 2.5 * gain_t[1]) / head_t
         least = view.limit(AUX_DIVERGENCE, "gain") * (0.4 if steady else 1.0)
         flat = at_most_t < view.limit(AUX_DIVERGENCE, "ratio") * gain_a[0] / head_a
-        if surely_a > least and flat and stats.kendall(task.x[-TREND_ROWS:]) < 2:
+        if surely_a > least and flat and climb > 1.5 and stats.kendall(task.x[-TREND_ROWS:]) < 2:
             return "gain"
     outcome = view.outcome
     if outcome is None or outcome.rising:
@@ -136,8 +137,8 @@ AUX_DIVERGENCE = Detector(
     needs=(("task",), ("aux",)),
     rule="An auxiliary reward gains while the task gains far less of its headroom, or surges while the task falls.",
     formula="(dA - 2.5 SE) / H_A > gain and (dT + 2.5 SE) / H_T < ratio * dA / H_A for `patience` rows, H = 1 - start, rewards in [0, 1]; "
-    "0.4 of the gain and 1 SE for a steady rise (Mann-Kendall z > 2.5 over 12 rows), none while the task trends up (z > 2); "
-    "or aux 5 noise units up, out of its range, and the task down or another group strained, on two rows",
+    "0.4 of the gain and 1 SE for a steady rise (Mann-Kendall z > 2.5 over 12 rows); none once the auxiliary reward stops rising (z < 1.5) or "
+    "while the task trends up (z > 2). Or aux 5 noise units up, out of its range, and the task down or another group strained, on two rows",
     source="headroom-normalised gain ratio; persistence because format is commonly learned before accuracy",
     remedy="Lower the weight of the auxiliary reward or cap it per sample, add a KL penalty, read the rollouts that earn most of it.",
     judge=_aux_divergence,
