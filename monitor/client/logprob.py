@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-DEFAULT_CHUNK = 1024
+CPU_LOGITS, ACCELERATOR_LOGITS = 2**22, 2**26
+"""Logits that a chunk holds by default: 16 MB and 256 MB for each of at most three buffers."""
 
 
 def chunked_logp_entropy(
@@ -20,15 +21,17 @@ def chunked_logp_entropy(
     weight: torch.Tensor,
     targets: torch.Tensor,
     *,
-    chunk: int = DEFAULT_CHUNK,
+    chunk: int | None = None,
     temperature: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probability of ``targets`` and exact softmax entropy, both in nats, float32, shape ``targets.shape``, differentiable.
 
     ``hidden`` is [..., d], the input of the language-model head; ``weight`` is [V, d], the head; ``targets`` is [...] with values in
-    [0, V). ``chunk`` tokens are projected at a time: peak extra memory is about ``3 * chunk * V`` floats. Logits are divided by
-    ``temperature``. Raises ValueError when the shapes do not fit.
+    [0, V). ``chunk`` tokens are projected at a time, by default as many as fit CPU_LOGITS or ACCELERATOR_LOGITS: peak extra memory is about
+    ``3 * chunk * V`` floats. Logits are divided by ``temperature``. Raises ValueError when the shapes do not fit.
     """
+    if chunk is None:
+        chunk = max(1, (CPU_LOGITS if hidden.device.type == "cpu" else ACCELERATOR_LOGITS) // max(1, weight.shape[0]))
     if hidden.shape[:-1] != targets.shape:
         raise ValueError(f"hidden {tuple(hidden.shape)} and targets {tuple(targets.shape)} differ in their leading dimensions")
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1]:
