@@ -28,10 +28,11 @@ from monitor.client.updates import update_norm_squared
 
 Verdict = Literal["go", "skip", "halt"]
 
-_NAMES = ("log_weight", "advantage", "loss", "grad_norm", "update_norm", "lr")
+_NAMES = ("log_weight", "drift", "advantage", "loss", "grad_norm", "update_norm", "lr")
 _JUMPS = ("advantage", "grad_norm", "update_norm", "lr")
 _LABELS = {
     "log_weight": "largest importance weight",
+    "drift": "mean distance from the sampler (nats)",
     "advantage": "largest advantage",
     "loss": "loss",
     "grad_norm": "gradient norm",
@@ -44,7 +45,9 @@ _LABELS = {
 class Policy:
     """When an update is not let through. An update is judged by absolute limits and by jumps against the last accepted ones.
 
-    ``max_weight`` bounds the importance weights as the loss multiplies them, in ratio (healthy asynchronous runs stay below about 50);
+    ``max_weight`` bounds the importance weights as the loss multiplies them, in ratio (healthy asynchronous runs stay below about 50).
+    ``max_drift`` bounds the k3 estimate of KL(sampler || policy) per token, in nats: further away, weights no longer say what the policy would
+    do. The default is where early stopping of PPO epochs usually stands (1.5 times a target of 0.01, as in OpenAI's Spinning Up).
     ``max_advantage``, ``max_grad_norm`` and ``max_update_norm`` are absolute and off by default. ``jump`` times the median of the last
     ``window`` accepted updates is the most that advantages, gradient norm, update size and learning rate may reach, once ``warmup``
     updates were accepted; infinity turns jumps off. ``halt_after`` skips in a row halt the run. ``nonfinite`` says what a NaN or infinite
@@ -52,17 +55,18 @@ class Policy:
     """
 
     max_weight: float = 100.0
+    max_drift: float = 0.015
     max_advantage: float = math.inf
     max_grad_norm: float = math.inf
     max_update_norm: float = math.inf
     jump: float = 10.0
     window: int = 50
     warmup: int = 5
-    halt_after: int = 20
+    halt_after: int = 50
     nonfinite: Verdict = "skip"
 
     def __post_init__(self) -> None:
-        for name in ("max_weight", "max_advantage", "max_grad_norm", "max_update_norm"):
+        for name in ("max_weight", "max_drift", "max_advantage", "max_grad_norm", "max_update_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if not self.jump > 1:
@@ -168,6 +172,8 @@ class Guard:
         log_weight = evidence.get("log_weight", -math.inf)
         if math.isfinite(log_weight) and (weight := _exp(log_weight)) > policy.max_weight:
             reasons.append(f"{_LABELS['log_weight']} {weight:.3g} is above {policy.max_weight:g}")
+        if (drift := evidence.get("drift", 0.0)) > policy.max_drift and math.isfinite(drift):
+            reasons.append(f"{_LABELS['drift']} {drift:.3g} is above {policy.max_drift:g}")
         limits = {"advantage": policy.max_advantage, "grad_norm": policy.max_grad_norm, "update_norm": policy.max_update_norm}
         for name in _JUMPS:
             value, limit, usual = evidence.get(name, math.nan), limits.get(name, math.inf), self._usual(name)
@@ -201,6 +207,8 @@ class Guard:
         found: dict[str, Any] = {"loss": loss, "grad_norm": grad_norm}
         if log_weights is not None:
             found["log_weight"] = _largest(log_weights, mask)
+            if log_weights.dim() == 2:
+                found["drift"] = _drift(log_weights, mask)
         if advantages is not None:
             found["advantage"] = _largest(advantages.abs(), mask)
         if optimizer is not None:
@@ -221,6 +229,13 @@ def _largest(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         kept = mask if mask.dim() == values.dim() else mask.any(1)
         values = values.masked_fill(kept == 0, -math.inf)
     return values.amax()
+
+
+def _drift(log_weights: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """k3 estimate of KL(sampler || policy) over the tokens that count, in nats; 0 when none does."""
+    gap = log_weights.detach().double() if log_weights.device.type != "mps" else log_weights.detach().float()
+    kept = torch.ones_like(gap, dtype=torch.bool) if mask is None else mask != 0
+    return torch.where(kept, torch.expm1(gap) - gap, 0.0).sum() / kept.sum().clamp(min=1)
 
 
 def _gather(found: Mapping[str, Any], group: Any) -> dict[str, float]:

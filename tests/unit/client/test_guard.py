@@ -102,6 +102,16 @@ def test_weights_are_judged_raw_and_only_where_the_mask_counts() -> None:
     assert gate.check(log_weights=log_weights, mask=torch.zeros(2, 3)).go
 
 
+def test_the_mean_distance_from_the_sampler_is_bounded() -> None:
+    """k3 of KL(sampler || policy): the mean of w - 1 - log w over the tokens that count."""
+    log_weights, mask = torch.tensor([[0.3, -0.2, 5.0]]), torch.tensor([[1, 1, 0]])
+    drift = (math.exp(0.3) - 1.3 + math.exp(-0.2) - 0.8) / 2
+    assert Guard(policy=Policy(max_drift=drift * 1.001)).check(log_weights=log_weights, mask=mask).go
+    refused = Guard(policy=Policy(max_drift=drift * 0.999)).check(log_weights=log_weights, mask=mask)
+    assert refused.verdict == "skip" and "mean distance from the sampler" in refused.reasons[0]
+    assert refused.evidence["drift"] == pytest.approx(drift)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("field", ["loss", "grad_norm", "log_weights", "advantages"])
 def test_a_number_that_is_not_finite_is_skipped_or_halts(field: str, value: float) -> None:
@@ -109,7 +119,7 @@ def test_a_number_that_is_not_finite_is_skipped_or_halts(field: str, value: floa
     decision = Guard().check(**{field: given})
     assert decision.verdict == "skip" and ("nan" in decision.reasons[0] or "inf" in decision.reasons[0])
     assert Guard(policy=Policy(nonfinite="halt")).check(**{field: given}).halt
-    assert Guard(policy=Policy(nonfinite="go", max_weight=math.inf)).check(**{field: given}).go
+    assert Guard(policy=Policy(nonfinite="go")).check(**{field: given}).go
 
 
 def test_what_was_refused_does_not_become_usual_and_too_many_refusals_halt() -> None:
