@@ -89,7 +89,7 @@ def _own_routes(api: FastAPI, base: str) -> None:
 
     @api.api_route("/api/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
     async def nothing_here(rest: str) -> None:
-        raise HTTPException(404, f"There is no /api/{rest}; the routes are listed at /docs.")
+        raise HTTPException(404, f"There is nothing at /api/{rest[:80]}; /api/v1/openapi.json lists what there is.")
 
 
 def _index(base: str) -> str:

@@ -11,12 +11,13 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from monitor.api.parse import NotJson, TooLarge
 from monitor.api.prometheus import Intake
 from monitor.store.checks import BadField
-from monitor.store.database import DatabaseUnreachable, is_bad_value
+from monitor.store.database import DatabaseUnreachable, is_bad_value, is_unreachable
 from monitor.store.ingest import UnknownRun
 from monitor.wire import API
 
@@ -51,14 +52,19 @@ def install(app: FastAPI, intake: Intake) -> None:
     async def unknown_run(_: Request, problem: UnknownRun) -> Response:
         return error(404, str(problem), problem.field)
 
-    async def unreachable(_: Request, problem: DatabaseUnreachable) -> Response:
-        complain(str(problem))
+    async def unreachable(_: Request, problem: Exception) -> Response:
+        complain((str(problem).splitlines() or [type(problem).__name__])[0])
         return busy("The database cannot be reached; nothing of this request is stored, send it again.")
 
-    async def database_refused(request: Request, problem: DBAPIError) -> Response:
-        if request.method == "GET" and is_bad_value(problem):
+    async def database_failed(request: Request, problem: OSError | DBAPIError) -> Response:
+        if is_unreachable(problem):
+            return await unreachable(request, problem)
+        if isinstance(problem, DBAPIError) and request.method == "GET" and is_bad_value(problem):
             return error(422, "A parameter holds a value that the database cannot take.")
         raise problem
+
+    async def hung_up(_: Request, problem: ClientDisconnect) -> Response:
+        return error(400, "The connection closed before the body was complete.", "body")
 
     async def no_connection_free(_: Request, problem: PoolTimeout) -> Response:
         return busy("The collector is overloaded; nothing of this request is stored, send it again.")
@@ -82,7 +88,9 @@ def install(app: FastAPI, intake: Intake) -> None:
         TooLarge: too_large,
         UnknownRun: unknown_run,
         DatabaseUnreachable: unreachable,
-        DBAPIError: database_refused,
+        DBAPIError: database_failed,
+        OSError: database_failed,
+        ClientDisconnect: hung_up,
         PoolTimeout: no_connection_free,
         HTTPException: status,
         RequestValidationError: invalid,

@@ -118,18 +118,21 @@ def alembic_config() -> Config:
 @asynccontextmanager
 async def reaching(url: URL) -> AsyncIterator[None]:
     """Turns whatever keeps us from the server into DatabaseUnreachable."""
-    place = f"{url.host or url.query.get('host') or 'localhost'}, database {url.database}"
     try:
         yield
-    except OSError as error:  # a TimeoutError is one
-        raise DatabaseUnreachable(f"No database answers at {place} ({_sentence(error)}); is the server running?") from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise DatabaseUnreachable(f"The connection to the database at {place} broke; is the server running?") from error
-        # Without a statement it failed to connect, begin or end.
-        if error.statement is not None and not _sqlstate(error).startswith(_CONNECTION_TROUBLE):
+    except (OSError, DBAPIError) as error:
+        if not is_unreachable(error):
             raise
-        raise DatabaseUnreachable(f"The database at {place} turned us away: {_sentence(error)}.") from error
+        place = f"{url.host or url.query.get('host') or 'localhost'}, database {url.database}"
+        raise DatabaseUnreachable(f"The database at {place} does not answer: {_sentence(error)}; is the server running?") from error
+
+
+def is_unreachable(error: OSError | DBAPIError) -> bool:
+    """Whether the server is away or turns us away, as opposed to a statement that is wrong."""
+    if isinstance(error, OSError):  # a TimeoutError is one
+        return True
+    # Without a statement it failed to connect, begin or end.
+    return error.statement is None or error.connection_invalidated or _sqlstate(error).startswith(_CONNECTION_TROUBLE)
 
 
 @asynccontextmanager

@@ -215,6 +215,7 @@ async def test_a_dead_database_is_said_and_overcome(database_url: str) -> None:
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
             assert "send it again" in answer.json()["error"]
             assert (await client.get("/healthz")).status_code == 503
+            assert (await client.get("/api/v1/runs")).status_code == 503
             assert "vitals_database_up 0.0" in (await client.get("/metrics")).text
             await admin.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
         assert (await post(client, batch(row(1), row(2)))).json() == {"accepted": 1, "duplicate": 1, "refused": [], "requests": []}
