@@ -31,7 +31,9 @@ up: install ## collector, worker and dashboards on an embedded Postgres
 	$(BIN)/vitals up
 
 test: check ## everything: checks, unit, Postgres, processes, Chromium
-	$(BIN)/python -m pytest tests --ignore tests/unit
+	$(BIN)/python -m pytest tests/integration tests/slim tests/frameworks -n 2
+	$(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest tests/e2e
 
 check: install ## format, lint, types, imports, unit tests; under a minute, needs no Postgres
 	$(BIN)/ruff format --check .

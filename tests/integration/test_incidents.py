@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 import httpx
 import pytest
@@ -21,6 +21,8 @@ from monitor.store.tables import delivery
 from monitor.worker import Worker
 
 NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called")
+
+NOBODY = UUID(int=0)
 
 
 @pytest.fixture
@@ -137,8 +139,8 @@ async def test_the_delivery_log_and_the_channels(client: httpx.AsyncClient, engi
 @pytest.mark.parametrize(
     ("verb", "path", "body", "status", "says"),
     [
-        ("post", f"/incidents/{uuid4()}/acknowledge", {}, 404, "no incident"),
-        ("get", f"/incidents/{uuid4()}", None, 404, "no incident"),
+        ("post", f"/incidents/{NOBODY}/acknowledge", {}, 404, "no incident"),
+        ("get", f"/incidents/{NOBODY}", None, 404, "no incident"),
         ("get", "/incidents/seven", None, 422, "uid"),
         ("get", "/transitions?after=seven", None, 422, "cursor"),
         ("post", "/silences", {"matcher": {}, "until": 9e9, "reason": "r"}, 422, "must name something"),
