@@ -5,27 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
 from collections.abc import Iterable
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from monitor.alerts.replay import Fire, Replay, difference
 from monitor.alerts.rules import Rules
-from monitor.cli import stack
-from monitor.cli.errors import CommandError
+from monitor.cli import stack, stored
 from monitor.cli.parsers import command
 from monitor.cli.rules import load as load_rules
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from monitor.settings import Settings
-
-UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 BENIGN = ("healthy",)
 OPEN = ("flat", "unclear", None)
 """Outcomes that call an alarm neither right nor wrong."""
@@ -59,30 +50,15 @@ vitals outcome RUN healthy                           # labels make the answer a 
         run,
     )
     parser.add_argument("--rules", type=Path, metavar="FILE", help="the thresholds to try; without it the present ones alone are shown")
-    parser.add_argument("--since", metavar="WHEN", help="runs heard of since then: 30d, 12h or a date such as 2026-11-01; all if not given")
-    parser.add_argument("--project", metavar="NAME", help="only this project")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="folder of the embedded Postgres (VITALS_DATA_DIR)")
-    parser.add_argument("--json", action="store_true", help="one JSON object per run, and one for the sum")
-
-
-def moment(text: str, now: datetime) -> datetime:
-    """``30d`` before ``now``, or a date. Raises CommandError."""
-    if span := re.fullmatch(r"(\d+)([mhdw])", text.strip()):
-        return now - timedelta(**{UNITS[span[2]]: int(span[1])})
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise CommandError(f"--since is a span such as 30d or 12h, or a date such as 2026-11-01, not {text!r}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    stored.add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = stack.load_settings(data_dir=arguments.data_dir)
     today = load_rules(settings.rules) if settings.rules else Rules()
     tried = load_rules(arguments.rules) if arguments.rules else today
-    since = moment(arguments.since, datetime.now(UTC)) if arguments.since else None
-    with _database(settings) as url:
-        stack.require_database(settings)
+    since = stored.moment(arguments.since, datetime.now(UTC))
+    with stored.awake(settings) as url:
         results = asyncio.run(_replay(url, today, tried, since, arguments.project))
     if not results:
         print("no stored run fits")
@@ -95,22 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print("\n".join(report(results)))
     return 0
-
-
-@contextmanager
-def _database(settings: Settings) -> Iterator[str]:
-    """The address of a running database; the embedded one is started for the time being if it sleeps."""
-    if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
-        return
-    server = stack.Database(settings.data_dir)
-    awake = server.running()
-    server.spawn()
-    try:
-        yield server.url
-    finally:
-        if not awake:
-            server.stop()
 
 
 async def _replay(url: str, today: Rules, tried: Rules, since: datetime | None, project: str | None) -> list[Result]:

@@ -14,6 +14,7 @@ from monitor import wire
 from monitor.alerts.rules import Rules, parse
 from monitor.cli import main
 from monitor.cli.backtest import _replay, summary
+from monitor.cli.bands import _gather, report
 from monitor.deliver.webhook import Webhook
 from monitor.store import control
 from monitor.store.tables import transition
@@ -93,3 +94,19 @@ def test_the_command_reads_the_database_and_writes_nothing(
     assert capsys.readouterr().out == "no stored run fits\n"
     assert main(["backtest", "--since", "soon"]) == 2
     assert "--since is a span" in capsys.readouterr().err
+
+
+async def test_bands_come_from_runs_called_healthy(engine: AsyncEngine, database_url: str) -> None:
+    for uid, level in (("one", 0.5), ("two", 0.7), ("three", 9.0)):
+        feed = await Feed(engine, uid, algorithm="grpo", config={"model": "small"}).start()
+        await feed.rows([{"entropy.mean": level, "opt.grad_norm": 1.0}] * 30)
+    async with engine.begin() as conn:
+        await control.set_outcome(conn, "one", "healthy")
+        await control.set_outcome(conn, "two", "healthy")
+        await control.set_outcome(conn, "three", "collapse")
+    found = await _gather(database_url, None, None)
+    assert [(band.metric, band.low, band.high, band.rows, band.runs) for band in found] == [
+        ("entropy.mean", 0.5, 0.7, 20, 2),
+        ("opt.grad_norm", 1.0, 1.0, 20, 2),
+    ]
+    assert "repair (grpo, small)" in "\n".join(report(found))
