@@ -118,6 +118,7 @@ def remember(series: Series, memory: Mapping[str, Any]) -> dict[str, Any]:
         level = float(f"{stats.mean(x[-LEVEL_ROWS - 1 : -1]):.6g}")
         if level > after.get("best", -math.inf):
             after["best"], after["best_at"] = level, series.at[-2]
+            after["best_noise"] = float(f"{stats.noise(x[-LEVEL_ROWS - 1 : -1]):.6g}")
     return after
 
 
@@ -163,6 +164,8 @@ def _test(
     rows, least_z, least_share = gate[0], gate[1] * strictness.errors, gate[2] * strictness.share
     level = float(memory["best"]) if "best" in memory else stats.mean(x[:-rows])
     sd = max(row_noise(x[:-rows], unit, level, sampling), stats.noise(x[-rows:]) if rows >= 3 else 0.0)
+    # A level made of one lucky row among empty ones is as uncertain as that row.
+    sd = max(sd, float(memory.get("best_noise", 0.0)))
     recent = stats.mean(x[-rows:])
     averaged = min(LEVEL_ROWS, len(x) - rows)
     se = sd * math.sqrt(1 / rows + 1 / averaged)

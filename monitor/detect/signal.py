@@ -10,6 +10,10 @@ CHOICES = ("adv.nonzero_frac", "group.mixed_frac", "group.zero_var_frac", "group
 """Where the share of samples with a signal is read from, best first."""
 
 
+CHANCE = 0.005
+"""Probability under the run's own earlier rate of empty rows below which their accumulation is no chance."""
+
+
 def signal_series(view: View) -> tuple[str, list[float]]:
     """``(metric, shares)``: per row the share of the batch that carries a signal; 0 or 1 where only a spread was logged."""
     found = view.first_logged(*CHOICES)
@@ -40,7 +44,13 @@ def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
     low = [x < floor for x in window]
     before = stats.median(shares[:-8]) if len(shares) > 12 else 1.0
     fresh = sum(low[-5:]) >= 4 and low[-1] and len(shares) >= 10 and before >= 2 * floor and metric in CHOICES[:3]
-    lasting = len(shares) >= len(window) >= 8 and sum(low) >= 0.8 * len(window) and (len(window) == 12 or metric not in CHOICES) and _no_better(view)
+    enough = len(window) == 12 if metric in CHOICES else len(window) == 8
+    lasting = enough and sum(low) >= 0.8 * len(window) and _no_better(view)
+    if lasting and metric not in CHOICES[:3] and len(shares) >= len(window) + 8:
+        # One group per row: empty rows come in runs by chance as well.
+        earlier = shares[: -len(window)]
+        usual = (sum(x < floor for x in earlier) + 1) / (len(earlier) + 2)
+        lasting = stats.binomial_tail(sum(low), len(low), usual) < CHANCE or usual > 0.8
     if not (fresh or lasting):
         return memory, None
     solved = _solved(view, view.limit(NO_SIGNAL, "solved"))
@@ -107,7 +117,8 @@ NO_SIGNAL = Detector(
     title="No learning signal",
     needs=((*CHOICES, "task"),),
     rule="Too few samples have an advantage, so the update is nearly empty. Solved prompts look the same and are information.",
-    formula="share with a signal < floor on 10 of 12 rows with a task reward no better than before, or newly on 4 of 5; critical at 0 on 10 rows",
+    formula="share with a signal < floor on 10 of 12 rows with a task reward no better than before (where rows hold one group: improbable, p < .005, under "
+    "the earlier rate of empty rows), or newly on 4 of 5; critical at 0 on 10 rows",
     source="DAPO, arXiv 2503.14476, section 3.2",
     remedy="Read the rollouts of one group; fix the verifier, raise the length cap, ease the prompts or sample dynamically.",
     judge=_no_signal,

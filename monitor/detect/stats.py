@@ -90,6 +90,11 @@ def change_point(x: Sequence[float]) -> int:
     return at
 
 
+def binomial_tail(k: int, n: int, p: float) -> float:
+    """Probability of at least ``k`` successes in ``n`` trials with chance ``p``."""
+    return sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
+
+
 def binomial_se(p: float, n: float) -> float:
     """Standard error of a share ``p`` of ``n`` samples, Laplace-smoothed so that it is never 0."""
     if n <= 0:
