@@ -131,7 +131,8 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
     if len(x) < 4:
         return after, None
     unit = bool(after["low"] >= 0 and after["high"] <= 1)
-    tests = [_test(x, gate, unit, after, sampling, strictness, series.n) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
+    ground = _Ground(x, unit, after, sampling, strictness, series.n)
+    tests = [_test(ground, gate) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
     dip = any(t.passed for t in tests)
     falls = [t for t in tests if t.gate != DIP]
     found = next((t for t in falls if t.passed), falls[0])
@@ -147,6 +148,18 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
 
 
 @dataclass(frozen=True, slots=True)
+class _Ground:
+    """What all gates of a row share."""
+
+    x: list[float]
+    unit: bool
+    memory: Mapping[str, Any]
+    sampling: Sampling
+    strictness: Strictness
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Tested:
     gate: tuple[int, float, float]
     level: float
@@ -157,29 +170,31 @@ class _Tested:
     passed: bool
 
 
-def _test(
-    x: list[float], gate: tuple[int, float, float], unit: bool, memory: Mapping[str, Any], sampling: Sampling, strictness: Strictness, seen: int
-) -> _Tested:
-    """One gate on the newest values of ``x``. In the first rows the level is the mean of what came before the rows under test."""
-    rows, least_z, least_share = gate[0], gate[1] * strictness.errors, gate[2] * strictness.share
-    level = float(memory["best"]) if "best" in memory else stats.mean(x[:-rows])
-    sd = max(row_noise(x[:-rows], unit, level, sampling), stats.noise(x[-rows:]) if rows >= 3 else 0.0)
-    # A level made of one lucky row among empty ones is as uncertain as that row.
-    sd = max(sd, float(memory.get("best_noise", 0.0)))
-    recent = stats.mean(x[-rows:])
-    averaged = min(LEVEL_ROWS, len(x) - rows)
-    se = sd * math.sqrt(1 / rows + 1 / averaged)
-    # The best of n noisy levels lies sqrt(2 ln n) errors above the true one (Gumbel); one of them is kept as margin for the few rows of most runs.
-    levels = max(math.e, seen / LEVEL_ROWS)
-    luck = max(1.0, math.sqrt(2 * math.log(levels)) - 1) * sd / math.sqrt(averaged) if "best" in memory else 0.0
-    drop, room = level - recent, _room(x[:-rows], unit, level, memory)
-    share = drop / room if room > 0 else 0.0
-    z = (drop - luck) / se if se > 0 else (math.inf if drop > 0 else 0.0)
-    least = least_share if unit else GAIN_FACTOR * least_share
+def _test(ground: _Ground, gate: tuple[int, float, float]) -> _Tested:
+    """One gate on the newest values. In the first rows the level is the mean of what came before the rows under test.
+
+    The noise is worked out for the first gate, whose noise is the row's, and where the other conditions hold.
+    """
+    rows, least_z, least_share = gate[0], gate[1] * ground.strictness.errors, gate[2] * ground.strictness.share
+    before, tested, known = ground.x[:-rows], ground.x[-rows:], "best" in ground.memory
+    level = float(ground.memory["best"]) if known else stats.mean(before)
+    recent, room = stats.mean(tested), _room(before, ground.unit, level, ground.memory)
+    share = (level - recent) / room if room > 0 else 0.0
+    least = least_share if ground.unit else GAIN_FACTOR * least_share
     # One outlier is no fall: three quarters of the rows must lie at least half as low.
-    low = sum(v <= level - 0.5 * least * room for v in x[-rows:])
-    passed = z >= least_z and share >= least and low >= 0.75 * rows
-    return _Tested(gate, level, recent, share, z, sd, passed)
+    far = share >= least and sum(v <= level - 0.5 * least * room for v in tested) >= 0.75 * rows
+    if not far and gate != GATES[0]:
+        return _Tested(gate, level, recent, share, 0.0, 0.0, False)
+    # A level made of one lucky row among empty ones is as uncertain as that row.
+    sd = max(row_noise(before, ground.unit, level, ground.sampling), float(ground.memory.get("best_noise", 0.0)))
+    if rows >= 3:
+        sd = max(sd, stats.noise(tested))
+    averaged = min(LEVEL_ROWS, len(before))
+    # The best of n noisy levels lies sqrt(2 ln n) errors above the true one (Gumbel); one of them is kept as margin for the few rows of most runs.
+    extreme = max(1.0, math.sqrt(2 * math.log(max(math.e, ground.seen / LEVEL_ROWS))) - 1) if known else 0.0
+    drop, se = level - recent - extreme * sd / math.sqrt(averaged), sd * math.sqrt(1 / rows + 1 / averaged)
+    z = drop / se if se > 0 else (math.inf if drop > 0 else 0.0)
+    return _Tested(gate, level, recent, share, z, sd, far and z >= least_z)
 
 
 def _room(before: list[float], unit: bool, level: float, memory: Mapping[str, Any]) -> float:

@@ -117,8 +117,8 @@ NO_SIGNAL = Detector(
     title="No learning signal",
     needs=((*CHOICES, "task"),),
     rule="Too few samples have an advantage, so the update is nearly empty. Solved prompts look the same and are information.",
-    formula="share with a signal < floor on 10 of 12 rows with a task reward no better than before (where rows hold one group: improbable, p < .005, under "
-    "the earlier rate of empty rows), or newly on 4 of 5; critical at 0 on 10 rows",
+    formula="share with a signal < floor on 10 of 12 rows with a task reward no better than before (where a row holds one group: improbable, "
+    "p < .005, under the earlier rate of empty rows), or newly on 4 of 5; critical at 0 on 10 rows",
     source="DAPO, arXiv 2503.14476, section 3.2",
     remedy="Read the rollouts of one group; fix the verifier, raise the length cap, ease the prompts or sample dynamically.",
     judge=_no_signal,
