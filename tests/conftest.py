@@ -9,6 +9,8 @@ import asyncio
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -53,9 +55,22 @@ def postgres() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="vitals-"))
     folder.chmod(0o755)
     server = embedded.start(folder, durable=False, options=_THROWAWAY)
-    yield server.cluster.database_url("postgres")
-    server.stop()
-    shutil.rmtree(folder)
+    with subprocess.Popen([sys.executable, "-c", _UNDERTAKER, str(folder)], stdin=subprocess.PIPE, start_new_session=True):
+        yield server.cluster.database_url("postgres")
+        server.stop()
+
+
+_UNDERTAKER = """
+import os, pathlib, shutil, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+sys.stdin.read()
+lock = folder / "postgres" / "postmaster.pid"
+if lock.exists():
+    os.kill(int(lock.read_text().split()[0]), signal.SIGQUIT)
+    time.sleep(1)
+shutil.rmtree(folder, ignore_errors=True)
+"""
+"""Waits for the end of its input, which also comes when the tests are killed, and leaves no server and no folder behind."""
 
 
 async def _administer(url: str, statement: str) -> None:
