@@ -58,7 +58,7 @@ def from_strain(view: View, detector: Detector, title: str, groups: tuple[str, .
 
 def describe_strain(view: View, detector: Detector, level: str, strain: Strain, title: str, signs: list[str]) -> Finding:
     """A finding whose evidence names the value, what was normal, the excess in noise units and the second gate."""
-    ratio = f"{strain.factor:.2g} times" if strain.normal > 0 else "above"
+    ratio = f"{strain.factor:.2g} times" if strain.factor < 1000 else "far above"
     evidence = (
         f"{describe(strain.metric).title} is {strain.value:.3g}, {ratio} the {strain.normal:.3g} expected from this run ({strain.z:.0f} noise units)"
     )
