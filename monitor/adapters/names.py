@@ -189,7 +189,7 @@ class NameMap:
     def _look_up(self, key: str) -> Target | None:
         if self.framework.id == "rlvitals" and canonical(key):
             return None
-        bare = self.framework.bare(key)
+        bare = key.lower().replace(" ", "_") if self.framework.id == "plain" else self.framework.bare(key)
         for rank, rule in enumerate(self.framework.rules):
             if match := rule.pattern.fullmatch(bare):
                 if rule.name == "-":

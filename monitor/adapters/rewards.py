@@ -11,17 +11,23 @@ from monitor.adapters.names import NameMap
 CANONICAL_TASK = "reward.task.mean"
 
 _TASK = (
+    "task",
     "correct",
     "accuracy",
     "check_answer",
     "answer",
     "solved",
-    "pass_rate",
+    "solve_rate",
+    "pass",
     "succe",
     "exact_match",
     "acc",
     "tests_passed",
     "verif",
+    "ground_truth",
+    "equation",
+    "math_reward",
+    "code_reward",
     "check_numbers",
 )
 """Words that name a task reward, most telling first."""
@@ -42,6 +48,7 @@ _AUX = (
     "lint",
     "compil",
     "parse",
+    "aux",
 )
 """Words that name a reward which only helps."""
 
@@ -94,6 +101,8 @@ def _guess(seen: Collection[str]) -> Roles:
         task = ranked[0][1]
         listed = ", ".join(aux) or "none"
         return Roles(task, aux, False, f"guessed from the names: task {task}, auxiliary {listed} (declare them with --task and --aux)")
+    if len(aux) == len(functions):
+        aux = ()  # nothing is left that they could be set against
     for name in _STAND_INS:
         if name in seen:
             return Roles(name, aux, False, f"no reward is named as the task: {name} stands in (declare it with --task)")

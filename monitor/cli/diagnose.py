@@ -11,17 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from monitor.adapters.readers import ReadError
+from monitor.alerts.rules import Rules
 from monitor.cli import report_html, report_text
 from monitor.cli.curves import Curves
 from monitor.cli.errors import CommandError
 from monitor.cli.offline import diagnose
 from monitor.cli.parsers import command
 from monitor.cli.rules import load as load_rules
+from monitor.cli.stored import diagnose_stored
 
 EXAMPLES = """
 vitals diagnose outputs/                                     the newest checkpoint's trainer_state.json, or event files
 vitals diagnose train.log --task correctness_reward_func --aux format_reward_func
 vitals diagnose metrics.jsonl --html report.html
+vitals diagnose --stored grpo-7b-seed3                       a run that the collector took
 vitals diagnose train.log --json --fail-on critical          in CI: exit code 1 when a critical alarm was raised
 """
 
@@ -33,6 +36,7 @@ def add_parser(commands: Any) -> None:
         "CSV, JSON lines and key=value text. The trainer is recognised from its metric names."
     )
     parser.add_argument("path", type=Path, metavar="LOG", help="the log file, or a folder of checkpoints or event files")
+    parser.add_argument("--stored", action="store_true", help="LOG is the identifier of a run in the database instead")
     parser.add_argument("--task", metavar="KEY", help="the reward that is the task, as the log or the catalogue names it")
     parser.add_argument("--aux", metavar="KEY", action="append", help="a reward that only helps the task; may be given again")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -42,12 +46,16 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    limits = load_rules(arguments.rules).limits() if arguments.rules else {}
+    rules = load_rules(arguments.rules) if arguments.rules else Rules()
     curves = Curves() if arguments.html else None
+    watchers = [curves] if curves else []
     try:
-        found = diagnose(arguments.path, arguments.task, arguments.aux or (), limits, [curves] if curves else ())
+        if arguments.stored:
+            found = diagnose_stored(str(arguments.path), arguments.task, arguments.aux, rules, watchers)
+        else:
+            found = diagnose(arguments.path, arguments.task, arguments.aux or (), rules.limits(), watchers)
     except ReadError as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(f"{error}{_perhaps_stored(arguments.path)}") from error
     if curves is not None:
         try:
             arguments.html.write_text(report_html.render(found, curves.series), "utf-8")
@@ -59,3 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
         width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
         print(report_text.render(found, width, sys.stdout.isatty() and "NO_COLOR" not in os.environ))
     return 1 if arguments.fail_on and found.alarms(arguments.fail_on) else 0
+
+
+def _perhaps_stored(path: Path) -> str:
+    """A hint for a word that is no file and may be a run's identifier."""
+    plain = not path.exists() and path.name == str(path) and not path.suffix
+    return "; is it a run in the database? then add --stored" if plain else ""

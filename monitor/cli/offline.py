@@ -110,37 +110,56 @@ def context_of(log: Log, limits: Mapping[str, Mapping[str, float]] | None = None
     )
 
 
-def judge(log: Log, context: Context, watchers: Iterable[Watcher] = ()) -> Diagnosis:
-    """Walk the rows of ``log`` once. Each of ``watchers`` sees every row."""
-    found = Diagnosis(str(log.path), log.format.title, f"{log.framework.title} ({log.framework.version})", context, log.roles.sentence)
-    book = lifecycle.Book(str(uuid.uuid5(uuid.NAMESPACE_URL, log.path.absolute().as_uri())))
-    state = fold.initial()
-    lookers = tuple(watchers)
-    open_entries: dict[str, list[Entry]] = {}
-    for each in log.rows:
+class Judge:
+    """Judges the rows of one run as they come, each seen by every one of ``watchers``."""
+
+    def __init__(self, run: str, found: Diagnosis, watchers: Iterable[Watcher] = ()) -> None:
+        self._found, self._watchers = found, tuple(watchers)
+        self._book, self._state = lifecycle.Book(run), fold.initial()
+        self._open: dict[str, list[Entry]] = {}
+
+    def row(self, each: LogRow) -> None:
         row = Row(each.index, each.step, each.values)
-        state, findings = fold.observe(state, row, context)
-        book, transitions = lifecycle.advance(book, row, findings)
-        for change in transitions:
-            if change.to_state == change.from_state:
-                continue
-            if change.to_state in SEVERITIES:
-                said = dataclasses.replace(change.finding, severity=change.to_state)
-                entry = Entry(row.index, said, change.alert, change.incident_number, change.held_by)
-                found.entries.append(entry)
-                open_entries.setdefault(change.alert, []).append(entry)
-            else:
-                for entry in open_entries.pop(change.alert, []):
-                    entry.resolved_row = row.index
-        found.rows, found.last_step = row.index + 1, row.step
-        if found.first_step is None:
-            found.first_step = row.step
-        for look in lookers:
+        self._state, findings = fold.observe(self._state, row, self._found.context)
+        self._book, changes = lifecycle.advance(self._book, row, findings)
+        for change in changes:
+            if change.to_state != change.from_state:
+                self._note(change, row.index)
+        self._found.rows, self._found.last_step = row.index + 1, row.step
+        if self._found.first_step is None:
+            self._found.first_step = row.step
+        for look in self._watchers:
             look(each)
-    found.cannot_judge = fold.cannot_judge(state, context)
-    found.verdict = verdict.verdict(book, fold.organs(state, context))
+
+    def _note(self, change: lifecycle.Transition, index: int) -> None:
+        if change.to_state in SEVERITIES:
+            said = dataclasses.replace(change.finding, severity=change.to_state)
+            entry = Entry(index, said, change.alert, change.incident_number, change.held_by)
+            self._found.entries.append(entry)
+            self._open.setdefault(change.alert, []).append(entry)
+        else:
+            for entry in self._open.pop(change.alert, []):
+                entry.resolved_row = index
+
+    def regime(self) -> None:
+        """A deliberate change of the run: baselines start anew."""
+        self._state = fold.new_regime(self._state)
+
+    def done(self) -> Diagnosis:
+        """The diagnosis, once all rows were seen."""
+        self._found.cannot_judge = fold.cannot_judge(self._state, self._found.context)
+        self._found.verdict = verdict.verdict(self._book, fold.organs(self._state, self._found.context))
+        return self._found
+
+
+def judge(log: Log, context: Context, watchers: Iterable[Watcher] = ()) -> Diagnosis:
+    """Walk the rows of ``log`` once."""
+    found = Diagnosis(str(log.path), log.format.title, f"{log.framework.title} ({log.framework.version})", context, log.roles.sentence)
+    judging = Judge(str(uuid.uuid5(uuid.NAMESPACE_URL, log.path.absolute().as_uri())), found, watchers)
+    for row in log.rows:
+        judging.row(row)
     found.notes, found.caveats = log.notes, log.names.caveats()
-    return found
+    return judging.done()
 
 
 def diagnose(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from monitor.adapters.readers import LogRow
+from monitor.alerts.judgement import Regime
+from monitor.alerts.rules import Rules
 from monitor.cli import stack
 from monitor.cli.errors import CommandError
+from monitor.cli.offline import Diagnosis, Judge, Watcher
 
 if TYPE_CHECKING:
     import argparse
@@ -56,3 +62,36 @@ def awake(settings: Settings) -> Iterator[str]:
     finally:
         if not was_running:
             server.stop()
+
+
+def diagnose_stored(
+    run: str, task: str | None, aux: Sequence[str] | None, rules: Rules, watchers: Iterable[Watcher] = (), data_dir: str | None = None
+) -> Diagnosis:
+    """Judges a run of the database from its first row; ``task`` and ``aux`` replace what it declared. CommandError if it is not there."""
+    settings = stack.load_settings(data_dir=data_dir)
+    with awake(settings) as url:
+        return asyncio.run(_judge(url, run, task, aux, rules, tuple(watchers)))
+
+
+async def _judge(url: str, run: str, task: str | None, aux: Sequence[str] | None, rules: Rules, watchers: Sequence[Watcher]) -> Diagnosis:
+    from monitor.store import database, history
+    from monitor.worker.judging import about, judgeable
+
+    async with database.opened(url) as engine:
+        known = await history.recorded(engine, uid=run)
+        if not known:
+            raise CommandError(f"there is no run {run!r} in the database; `vitals runs` lists them")
+        claim = known[0].claim
+        claim = dataclasses.replace(claim, task=task or claim.task, aux=claim.aux if aux is None else tuple(aux))
+        declared = "as declared" if claim.task or claim.aux else "by the catalogue's names"
+        found = Diagnosis(f"{claim.project}/{claim.name}", "stored rows", "rlvitals", about(claim, rules), f"task and auxiliary rewards {declared}")
+        judging, index = Judge(claim.uid, found, watchers), 0
+        async for items in history.items(engine, claim):
+            segments = iter([item for item in items if item.values is not None])
+            for each in judgeable(index, items):
+                if isinstance(each, Regime):
+                    judging.regime()
+                else:
+                    judging.row(LogRow(each.index, each.step, next(segments).segment, 0, each.values))
+                    index += 1
+    return judging.done()

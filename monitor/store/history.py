@@ -24,13 +24,15 @@ class Recorded:
     outcome: str | None
 
 
-async def recorded(engine: AsyncEngine, *, since: datetime | None = None, project: str | None = None) -> list[Recorded]:
-    """The runs last heard of at ``since`` or later, of ``project`` if given, oldest first."""
+async def recorded(engine: AsyncEngine, *, since: datetime | None = None, project: str | None = None, uid: str | None = None) -> list[Recorded]:
+    """The runs last heard of at ``since`` or later, of ``project`` or called ``uid`` if given, oldest first."""
     query = select(run).order_by(run.c.created_at, run.c.id)
     if since is not None:
         query = query.where(run.c.last_seen_at >= since)
     if project is not None:
         query = query.where(run.c.project == project)
+    if uid is not None:
+        query = query.where(run.c.uid == uid)
     async with engine.connect() as conn:
         found = (await conn.execute(query)).all()
     return [

@@ -110,3 +110,29 @@ async def test_bands_come_from_runs_called_healthy(engine: AsyncEngine, database
         ("opt.grad_norm", 1.0, 1.0, 20, 2),
     ]
     assert "repair (grpo, small)" in "\n".join(report(found))
+
+
+def test_a_stored_run_is_diagnosed_as_a_file_is(database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import asyncio
+
+    from monitor.store import database
+
+    async def fill() -> None:
+        async with database.opened(database_url) as engine:
+            await stored(engine)
+
+    asyncio.run(fill())
+    monkeypatch.setenv("VITALS_DATABASE_URL", database_url)
+    assert main(["diagnose", "--stored", "ill", "--json", "--fail-on", "critical"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["source"], found["rows"], found["findings"][0]["detector"], found["findings"][0]["row"]) == (
+        "repair/name of ill",
+        21,
+        "non_finite",
+        5,
+    )
+    assert found["findings"][0]["resolved_row"] is not None
+    assert main(["diagnose", "--stored", "nobody"]) == 2
+    assert "there is no run 'nobody'" in capsys.readouterr().err
+    assert main(["diagnose", "nobody"]) == 2
+    assert "then add --stored" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The dict that transformers' trainers print per logging step, values as numbers or as strings, between progress bars and any other text."""
+"""The dict that transformers' trainers and OpenRLHF print per logging step, values as numbers or strings, between other text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from monitor.adapters.readers.source import Raw, Source
 from monitor.adapters.readers.steps import PEEK, choose_step_key, numbers, step_of
 
-TITLE = "console lines of a transformers trainer"
+TITLE = "dicts on the console"
 
 _DICT = re.compile(r"\{'[^{}]*\}")
 _PAIR = re.compile(r"'([^']+)':\s*('[^']*'|\"[^\"]*\"|[\w.]+\([^()]*\)|[^,{}()]+)")
 _BAR = re.compile(r"(\d+)/(\d+) \[[^\]]*(?:s/it|it/s)")
+_BEFORE = re.compile(r"(?i)\bglobal[ _]step[ :=]+(\d+)\W*$")
 _TELLING = ("epoch", "loss", "reward", "step", "global_step")
 
 
@@ -25,6 +26,8 @@ def records(text: str) -> Iterator[dict[str, str]]:
         return
     for match in _DICT.finditer(text):
         found = {key: value.strip().strip("'\"") for key, value in _PAIR.findall(match[0])}
+        if before := _BEFORE.search(text, 0, match.start()):
+            found.setdefault("global_step", before[1])
         if any(key in found for key in _TELLING) and len(numbers(found)) >= 2:
             yield found
 

@@ -244,6 +244,26 @@ def test_packed_logs_are_read(tmp_path: Path) -> None:
     assert values(path, "reward.fn.correct.mean") == pytest.approx(REWARDS)
 
 
+def test_a_step_before_the_dict_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    line = "INFO \u2728 Global step {}: {{'policy_loss': 0.1, 'reward': {}, 'ppo_clip_ratio': 0.0, 'actor_grad_norm': np.float64(0.5)}}\n"
+    path.write_text("".join(line.format(step, 0.25 * step) for step in (1, 2, 3)), "utf-8")
+    log = read(path)
+    assert log.framework.id == "openrlhf"
+    assert [(row.step, row.values["reward.total.mean"], row.values["opt.grad_norm"]) for row in log.rows] == [
+        (1, 0.25, 0.5),
+        (2, 0.5, 0.5),
+        (3, 0.75, 0.5),
+    ]
+
+
+def test_plain_names_are_known_in_any_case(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"12:00 Step {step} | Time: 35.1s | Reward: 0.{step} | Grad Norm: 2 | Loss: 0.1\n" for step in range(1, 5)))
+    rows = list(read(path).rows)
+    assert [(row.step, row.values["reward.total.mean"], row.values["opt.loss"]) for row in rows] == [(k, k / 10, 0.1) for k in range(1, 5)]
+
+
 def test_a_table_of_several_runs_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "export.csv"
     path.write_text('"Step","a - reward","b - reward"\n0,1,2\n1,2,3\n')

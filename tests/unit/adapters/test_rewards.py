@@ -52,6 +52,8 @@ def test_unknown_declarations_are_refused_with_what_there_is() -> None:
         (["reward", "rewards/helpfulness/mean"], "reward.total.mean"),
         (["reward", "rewards/length_penalty/mean", "rewards/accuracy/mean", "rewards/answer_tag/mean"], "reward.fn.accuracy.mean"),
         (["loss"], "reward.task.mean"),
+        (["reward", "rewards/incorrectness/mean"], "reward.total.mean"),
+        (["reward", "rewards/equation_reward_func/mean", "rewards/format_reward_func/mean"], "reward.fn.equation_reward_func.mean"),
     ],
 )
 def test_doubtful_names_are_not_guessed(keys: list[str], task: str) -> None:
@@ -62,3 +64,7 @@ def test_auxiliary_rewards_alone_may_be_declared() -> None:
     task, aux, _, sentence = roles("trl", ["reward", "rewards/accuracy/mean", "rewards/style/mean"], None, ("rewards/style/mean",))
     assert (task, aux) == ("reward.fn.accuracy.mean", ("reward.fn.style.mean",))
     assert "guessed" in sentence
+
+
+def test_auxiliary_rewards_without_anything_to_set_them_against_are_none() -> None:
+    assert roles("trl", ["reward", "rewards/length_penalty/mean"])[:2] == ("reward.total.mean", ())
