@@ -8,8 +8,8 @@ from monitor.detect.view import View
 
 CHOICES = ("adv.nonzero_frac", "group.mixed_frac", "group.zero_var_frac", "group.reward_std", "reward.total.std")
 """Where the share of samples with a signal is read from, best first."""
-
-
+WINDOW = {True: 12, False: 8}
+"""Rows judged together: with a series of ``CHOICES``, and where there is nothing but the reward."""
 CHANCE = 0.005
 """Probability under the run's own earlier rate of empty rows below which their accumulation is no chance."""
 
@@ -33,6 +33,22 @@ def _solved(view: View, level: float) -> bool:
     return view.outcome is not None and view.outcome.solved(level, 0.3)
 
 
+def _starved(view: View, metric: str, shares: list[float], low: list[bool], floor: float) -> bool:
+    """Whether rows without a signal (``low``, the newest of them) are a condition: newly on most of the last five rows, or lasting."""
+    graded = metric in CHOICES[:3]
+    before = stats.median(shares[:-8]) if len(shares) > 12 else 1.0
+    if graded and len(shares) >= 10 and low[-1] and sum(low[-5:]) >= 4 and before >= 2 * floor:
+        return True
+    if len(low) < WINDOW[metric in CHOICES] or sum(low) < 0.8 * len(low) or not _no_better(view):
+        return False
+    earlier = shares[: -len(low)]
+    if graded or len(earlier) < 8:
+        return True
+    # One group per row: empty rows come in runs by chance as well.
+    usual = (sum(x < floor for x in earlier) + 1) / (len(earlier) + 2)
+    return usual > 0.8 or stats.binomial_tail(sum(low), len(low), usual) < CHANCE
+
+
 def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
     metric, shares = signal_series(view)
     if not shares:
@@ -40,18 +56,9 @@ def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
     if view.now(metric) is None or not shares:
         return memory, None
     floor = view.limit(NO_SIGNAL, "floor")
-    window = shares[-12:] if metric in CHOICES else shares[-8:]
+    window = shares[-WINDOW[metric in CHOICES] :]
     low = [x < floor for x in window]
-    before = stats.median(shares[:-8]) if len(shares) > 12 else 1.0
-    fresh = sum(low[-5:]) >= 4 and low[-1] and len(shares) >= 10 and before >= 2 * floor and metric in CHOICES[:3]
-    enough = len(window) == 12 if metric in CHOICES else len(window) == 8
-    lasting = enough and sum(low) >= 0.8 * len(window) and _no_better(view)
-    if lasting and metric not in CHOICES[:3] and len(shares) >= len(window) + 8:
-        # One group per row: empty rows come in runs by chance as well.
-        earlier = shares[: -len(window)]
-        usual = (sum(x < floor for x in earlier) + 1) / (len(earlier) + 2)
-        lasting = stats.binomial_tail(sum(low), len(low), usual) < CHANCE or usual > 0.8
-    if not (fresh or lasting):
+    if not _starved(view, metric, shares, low, floor):
         return memory, None
     solved = _solved(view, view.limit(NO_SIGNAL, "solved"))
     share = stats.mean(window[-5:])
