@@ -168,6 +168,7 @@ def _begin(config: Config, policy: nn.Module, weights: dict[str, torch.Tensor], 
         max_length=config.max_length,
         device=torch.device("cpu"),
         temperature=config.temperature,
+        reported=config.reported_temperature,
         version=now,
     )
     return _Begun(decoder, list(dict.fromkeys(numbers)), set())

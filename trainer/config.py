@@ -54,11 +54,13 @@ class Config:
     manner: Mapping[str, float] = field(default_factory=dict)
     warm_leaks: bool = False
     # sampling: prompts x samples rollouts per step; lag is how many versions the sampler is behind; sync_stuck keeps the sampler's weights
-    # as they are and says nothing; actor samples in a process of its own, ahead by up to queue batches; max_staleness drops older groups;
-    # solved_share of the tasks start already solved
+    # as they are and says nothing; reported_temperature is a sampler's mistake: log-probabilities of another temperature than the one it
+    # samples at; actor samples in a process of its own, ahead by up to queue batches; max_staleness drops older groups; solved_share of
+    # the tasks start already solved
     prompts: int = 8
     samples: int = 8
     temperature: float = 1.0
+    reported_temperature: float | None = None
     lag: int = 0
     sync_stuck: bool = False
     actor: bool = False
@@ -129,6 +131,8 @@ class Config:
             raise SettingError(f"temperature must be above 0, not {self.temperature}")
         if not self.guard_weight > 0:
             raise SettingError(f"guard_weight must be above 0, not {self.guard_weight}")
+        if self.reported_temperature is not None and not self.reported_temperature > 0:
+            raise SettingError(f"reported_temperature must be above 0, not {self.reported_temperature}")
         if not self.correction_cap >= 1:
             raise SettingError(f"correction_cap must be at least 1, not {self.correction_cap}")
         if not 40 <= self.max_length <= 1024:

@@ -9,6 +9,9 @@ from typing import Any
 
 Rows = Sequence[Mapping[str, float]]
 WINDOW = 5
+LEAST = 0.05
+"""Half of less than this is no loss that a run of 64 rollouts per step can show."""
+
 BAND_ROWS = 10
 BAND_SIGMAS = 4.0
 GAP = {"high": "reward.task.mean", "low": "reward.audit.mean"}
@@ -22,22 +25,23 @@ def mean_at(rows: Rows, metric: str, end: int, window: int = WINDOW) -> float:
     return statistics.fmean(values) if values else math.nan
 
 
-def damage_step(rows: Rows, at_step: int, rule: Mapping[str, Any], control: Rows | None = None) -> int | None:
+def damage_step(rows: Rows, at_step: int, rule: Mapping[str, Any], control: Rows | None = None, for_steps: int | None = None) -> int | None:
     """The first step at which the fault's cost is plain, or None.
 
     ``rule`` (default: ``halves`` on ``reward.audit.mean``) compares the mean of the last five rows: ``halves`` with ``factor`` (0.5) times the
     mean of the five rows before the fault; ``behind`` with ``factor`` times the control at the same step, from ten steps after the fault;
     ``gap`` wants ``high`` (the configured reward) less ``low`` (the audit reward) to reach ``limit``; ``above`` and ``below`` compare
-    ``metric`` with ``limit``.
+    ``metric`` with ``limit``. Rows of a fault that lasts ``for_steps`` steps do not count themselves, only what it leaves behind.
     """
     kind, metric = rule.get("rule", "halves"), rule.get("metric", "reward.audit.mean")
     factor, limit = rule.get("factor", 0.5), rule.get("limit", 0.5)
     before = mean_at(rows, metric, max(1, at_step))
-    for end in range(at_step + 1, len(rows) + 1):
-        window = min(WINDOW, end - at_step)
+    start = at_step + (for_steps or 0)
+    for end in range(start + 1, len(rows) + 1):
+        window = min(WINDOW, end - start)
         now = mean_at(rows, metric, end, window)
         if kind == "halves":
-            hit = now <= factor * before
+            hit = before >= LEAST and now <= factor * before
         elif kind == "behind":
             hit = control is not None and end > at_step + 10 and end <= len(control) and now <= factor * mean_at(control, metric, end, window)
         elif kind == "gap":

@@ -72,8 +72,8 @@ class Decoder:
     """A batch of episodes in lockstep; :meth:`advance` gives every running row one more token.
 
     ``judge`` answers the agents' test turns. ``temperature`` divides the logits; the recorded log-probabilities are those of the tempered
-    distribution. Several decoders may share a policy, each with its own cache: while one is down to its longest episodes, another one
-    keeps the processor busy.
+    distribution, or wrongly those at temperature ``reported``. Several decoders may share a policy, each with its own cache: while one is
+    down to its longest episodes, another one keeps the processor busy.
     """
 
     def __init__(
@@ -86,10 +86,12 @@ class Decoder:
         max_length: int,
         device: torch.device,
         temperature: float = 1.0,
+        reported: float | None = None,
         version: int = 0,
     ) -> None:
         self.policy, self.judge, self.generator = policy, judge, generator
         self.max_length, self.device, self.temperature, self.version = max_length, device, temperature, version
+        self.reported = temperature if reported is None else reported
         self.rows = [_Row(e, deque([TASK_ID, *encode(e.task.prompt), OBS_ID])) for e in episodes]
         for row in self.rows:
             row.push(row.queue.popleft(), False, 0.0)
@@ -105,9 +107,11 @@ class Decoder:
     def advance(self) -> None:
         """One more token for every running episode."""
         current = torch.tensor([row.ids[-1] for row in self.alive], device=self.device)
-        logits = self.policy.step(current, self.cache).float() / self.temperature
-        logp = torch.log_softmax(logits, dim=-1)
+        logits = self.policy.step(current, self.cache).float()
+        logp = torch.log_softmax(logits / self.temperature, dim=-1)
         choice = torch.multinomial(logp.exp(), 1, generator=self.generator)
+        if self.reported != self.temperature:
+            logp = torch.log_softmax(logits / self.reported, dim=-1)
         chosen, chosen_logp = choice.squeeze(1).tolist(), logp.gather(1, choice).squeeze(1).tolist()
         _advance(self.alive, chosen, chosen_logp, self.judge, self.max_length)
         running = [i for i, row in enumerate(self.alive) if row.episode.stopped is None]

@@ -87,6 +87,7 @@ class Lockstep:
             max_length=config.max_length,
             device=self.device,
             temperature=config.temperature,
+            reported=config.reported_temperature,
             version=version,
         )
 

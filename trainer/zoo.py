@@ -74,8 +74,8 @@ def run_case(prefixes: Prefixes, name: str, seed: int, control: Case | None) -> 
     training, rows = prefixes.fork(preset, 0 if at_step is None or needs_history else at_step)
     while training.step < preset.config.steps:
         rows.append(training.advance().values)
-        if preset.kind == "fault" and at_step is not None:
-            damage = damage_step(rows, at_step, preset.fault.damage if preset.fault else {}, control.rows if control else None)
+        if preset.kind == "fault" and preset.fault is not None and at_step is not None:
+            damage = damage_step(rows, at_step, preset.fault.damage, control.rows if control else None, preset.fault.for_steps)
             if damage is not None and len(rows) > damage + AFTER_DAMAGE:
                 break
     return Case(name, seed, rows, at_step)
@@ -126,7 +126,7 @@ def judge(case: Case, done: Mapping[str, Case]) -> None:
     fault, control = preset.fault, done.get(preset.fault.control or "") if preset.fault else None
     at_step = fault.at_step if fault else BAND_ROWS
     rule = fault.damage if fault else {}
-    case.damage = damage_step(case.rows, at_step, rule, control.rows if control else None)
+    case.damage = damage_step(case.rows, at_step, rule, control.rows if control else None, fault.for_steps if fault else None)
     if preset.kind == "fault":
         before = case.rows[max(0, at_step - BAND_ROWS) : at_step]
         case.signals = first_signals(case.rows, at_step, before if len(before) >= 5 else (control.rows if control else case.rows)[:BAND_ROWS])
