@@ -65,7 +65,7 @@ ENTRIES = (
     Entry("rejection", {"kl": 0.0, "eval_every": 1}),
     Entry("distill", {"kl": 0.0, "eval_every": 1}),
     Entry("on-policy-distill", {"kl": 0.0, "eval_every": 1}),
-    Entry("self-distill", {"kl": 0.0, "eval_every": 1, "warm_leaks": True, "manner.curious": 0.3}),
+    Entry("self-distill", {"kl": 0.0, "eval_every": 1, "warm_leaks": True, "manner.curious": 0.7, "sft_steps": 500}),
 )
 STEPS = 40
 
