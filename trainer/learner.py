@@ -93,6 +93,7 @@ class Learner:
         self.entropy = config.entropy
         self.gate = Guard(recorder, Policy(max_weight=config.guard_weight)) if config.guard else None
         self.halted = False
+        self.step = 0
         self.teacher: nn.Module | None = None
         self.longest = policy.shape.length
         self.optimizer: torch.optim.Optimizer

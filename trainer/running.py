@@ -106,6 +106,8 @@ def _check_shared(config: Config, world: World) -> None:
         raise SettingError("actor=true runs on one rank; several ranks sample for themselves")
     if config.prompts % world.size:
         raise SettingError(f"prompts={config.prompts} cannot be shared evenly by {world.size} ranks")
+    if config.rule.advantage == "gae" and config.value != "head":
+        raise SettingError(f"value={config.value} learns on one rank; several ranks need value=head")
     if not config.sharded:
         raise SettingError("several ranks need sharded=true")
 
