@@ -40,6 +40,7 @@ class HFPolicy(nn.Module):
         self.model = model
         config = model.config
         self.shape = Shape(vocab.SIZE, config.hidden_size, config.num_hidden_layers, config.num_attention_heads, length)
+        self._recompute = False
         self.value_head = nn.Linear(config.hidden_size, 1)
         nn.init.zeros_(self.value_head.weight)
         nn.init.zeros_(self.value_head.bias)
@@ -51,14 +52,15 @@ class HFPolicy(nn.Module):
 
     @property
     def recompute(self) -> bool:
-        return bool(self.model.is_gradient_checkpointing)
+        return self._recompute
 
     @recompute.setter
     def recompute(self, wanted: bool) -> None:
-        if wanted:
-            self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        else:
-            self.model.gradient_checkpointing_disable()
+        if wanted and not self._recompute:
+            self.model.activation_checkpointing_enable({"use_reentrant": False})
+        if self._recompute and not wanted:
+            self.model.activation_checkpointing_disable()
+        self._recompute = wanted
 
     @property
     def head(self) -> Tensor:
@@ -80,7 +82,7 @@ class HFPolicy(nn.Module):
         return HFCache(self.model.config)
 
     def step(self, ids: Tensor, cache: HFCache) -> Tensor:
-        out = self.model.model(input_ids=ids[:, None], past_key_values=cache.memory, use_cache=True)
+        out = self.model.model(input_ids=ids[:, None], cache=cache.memory, use_cache=True)
         return self.logits(out.last_hidden_state[:, 0])
 
 
@@ -115,7 +117,7 @@ def _from_disk(folder: str, length: int) -> HFPolicy:
     except (OSError, ValueError) as problem:
         raise SettingError(f"policy {folder!r} cannot be loaded: {str(problem).splitlines()[0]}") from None
     rows = torch.stack([_meaning(model, tokenizer, word) for word in vocab.TOKENS])
-    model.resize_token_embeddings(vocab.SIZE)
+    model.resize_token_embeddings(vocab.SIZE, mean_resizing=False)
     with torch.no_grad():
         model.get_input_embeddings().weight.copy_(rows[:, 0])
         if not model.config.tie_word_embeddings:

@@ -97,7 +97,8 @@ class Learner:
         self.teacher: nn.Module | None = None
         self.longest = policy.shape.length
         self.optimizer: torch.optim.Optimizer
-        weights = [*policy.parameters(), *(value.parameters() if value else ())]
+        policy.value_head.requires_grad_(isinstance(value, values.Head))
+        weights = [*(w for w in policy.parameters() if w.requires_grad), *(value.parameters() if value else ())]
         if config.optimizer == "sgd":
             self.optimizer = torch.optim.SGD(weights, lr=config.lr)
         else:
