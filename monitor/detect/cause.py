@@ -128,6 +128,13 @@ FROZEN = Cause(
     "Look at the share of samples with an advantage; then at which parameters are trainable.",
     ("lr",),
 )
+GATED = Cause(
+    "refused updates",
+    "the step gate kept updates from being made, so the weights stand where they were before",
+    "the events of kind skip on these rows name no reason",
+    "Read the reasons in the run's skip events; lower the learning rate or the staleness if they go on.",
+    ("lr", "lag"),
+)
 ZERO_SPREAD = Cause(
     "group spread near zero",
     "an advantage was divided by a standard deviation of almost nothing",
@@ -198,6 +205,7 @@ CANDIDATES: tuple[Cause, ...] = (
     NO_CONTRAST,
     SOLVED,
     FROZEN,
+    GATED,
     ZERO_SPREAD,
     DEAD_CHECK,
     ONE_BATCH,

@@ -106,3 +106,32 @@ LEARNING_NOTHING = Detector(
     judge=_learning_nothing,
     parameters=(Parameter("rows", 20, "rows", "rows of exact zeros"),),
 )
+
+
+def _refused_updates(view: View, memory: State) -> tuple[State, Finding | None]:
+    count = view.now("opt.skipped")
+    if count is None or not count > 0:
+        return memory, None
+    return memory, view.finding(
+        REFUSED_UPDATES,
+        "warning",
+        "opt.skipped",
+        count,
+        title="The step gate refused updates",
+        evidence=f"{count:g} updates of this row were not made.",
+        why=cause.GATED,
+        limit=0.0,
+    )
+
+
+REFUSED_UPDATES = Detector(
+    id="refused_updates",
+    organ="optimizer",
+    title="Refused updates",
+    needs=(("opt.skipped",),),
+    rule="The step gate refused at least one update of the row.",
+    formula="opt.skipped > 0",
+    source="the gate's own decision; its event holds the reasons",
+    remedy="Read the reasons in the run's skip events; lower the learning rate or the staleness if they go on.",
+    judge=_refused_updates,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monitor.detect.behaviour import ENVIRONMENT_ERRORS
 from monitor.detect.contract import Detector
-from monitor.detect.optimizer import GRAD_SPIKE, LEARNING_NOTHING, NON_FINITE
+from monitor.detect.optimizer import GRAD_SPIKE, LEARNING_NOTHING, NON_FINITE, REFUSED_UPDATES
 from monitor.detect.pace import SLOWDOWN, STALENESS
 from monitor.detect.policy import ENTROPY_HIGH, ENTROPY_LOW, KL_ACCELERATION, MISMATCH, WEIGHT_EXPLOSION
 from monitor.detect.reward import AUDIT_GAP, AUX_DIVERGENCE, DEAD_REWARD, EVAL_GAP, PEAK_AND_FALL
@@ -31,6 +31,7 @@ DETECTORS: tuple[Detector, ...] = (
     GRAD_SPIKE,
     HUGE_ADVANTAGE,
     LEARNING_NOTHING,
+    REFUSED_UPDATES,
     DEAD_REWARD,
     ENVIRONMENT_ERRORS,
     STALENESS,
