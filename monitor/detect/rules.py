@@ -13,6 +13,8 @@ WELCOME = ("entropy", "kl", "longer", "shorter")
 
 EXTREME = 12.0
 """Noise units from which one row is enough."""
+SURE = 8.0
+"""Noise units of the strongest strain from which three signs on one row are enough."""
 SPIKY = ("kl", "grad")
 """Groups whose single rows spike in healthy runs."""
 
@@ -30,8 +32,8 @@ def support(view: View, *own: str) -> list[str]:
 
 def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
-    reward has fallen. One row is enough for a warning when two other signs hold on it, or when the own gate is extreme or the reward dips and
-    the group does not spike by itself; else the own gate must hold on 2 of 3 rows. None for a single blip."""
+    reward has fallen. One row is enough for a warning when two other signs hold on it and one is sure, or when the own gate is extreme or the
+    reward dips and the group does not spike by itself; else the own gate must hold on 2 of 3 rows. None for a single blip."""
     others = view.others(*own)
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
@@ -39,7 +41,8 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     settled = view.held(group, 3) >= 2 or (group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
         return "watch" if settled else None
-    if signs and (settled or signs >= 2) and not view.resumed:
+    together = signs >= 2 and max(s.z for s in view.strains.values()) >= SURE
+    if signs and (settled or together) and not view.resumed:
         return "critical" if outcome is not None and outcome.fallen else "warning"
     return "watch" if view.held(group, 5) >= 3 else None
 
