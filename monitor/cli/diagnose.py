@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("path", type=Path, metavar="LOG", help="the log file, or a folder of checkpoints or event files")
     parser.add_argument("--stored", action="store_true", help="LOG is the identifier of a run in the database instead")
     parser.add_argument("--task", metavar="KEY", help="the reward that is the task, as the log or the catalogue names it")
-    parser.add_argument("--aux", metavar="KEY", action="append", help="a reward that only helps the task; may be given again")
+    parser.add_argument("--aux", metavar="KEY", action="append", help="a reward that only helps the task; may be given again, or several with commas")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a report that needs no network")
     parser.add_argument("--rules", type=Path, metavar="FILE", help="thresholds to use instead of the defaults (see vitals rules)")
@@ -47,13 +47,14 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     rules = load_rules(arguments.rules) if arguments.rules else Rules()
+    aux = None if arguments.aux is None else [key.strip() for given in arguments.aux for key in given.split(",") if key.strip()]
     curves = Curves() if arguments.html else None
     watchers = [curves] if curves else []
     try:
         if arguments.stored:
-            found = diagnose_stored(str(arguments.path), arguments.task, arguments.aux, rules, watchers)
+            found = diagnose_stored(str(arguments.path), arguments.task, aux, rules, watchers)
         else:
-            found = diagnose(arguments.path, arguments.task, arguments.aux or (), rules.limits(), watchers)
+            found = diagnose(arguments.path, arguments.task, aux or (), rules.limits(), watchers)
     except ReadError as error:
         raise CommandError(f"{error}{_perhaps_stored(arguments.path)}") from error
     if curves is not None:

@@ -45,13 +45,15 @@ def worst_of(entries: Sequence[Entry]) -> Entry:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What a log came to. ``notes`` says what the reader left out or assumed; ``cannot_judge`` which checks lacked an input."""
+    """What a log came to. ``notes`` says what the reader left out or assumed; ``cannot_judge`` which checks lacked an input. ``aux``
+    are the auxiliary rewards that were logged."""
 
     source: str
     format: str
     framework: str
     context: Context
     roles: str
+    aux: list[str] = field(default_factory=list)
     rows: int = 0
     first_step: int | None = None
     last_step: int | None = None
@@ -82,7 +84,7 @@ class Diagnosis:
             "format": self.format,
             "framework": self.framework,
             "task": self.context.task,
-            "aux": list(self.context.aux),
+            "aux": self.aux,
             "roles": self.roles,
             "rows": self.rows,
             "first_step": self.first_step,
@@ -117,9 +119,11 @@ class Judge:
         self._found, self._watchers = found, tuple(watchers)
         self._book, self._state = lifecycle.Book(run), fold.initial()
         self._open: dict[str, list[Entry]] = {}
+        self._seen: set[str] = set()
 
     def row(self, each: LogRow) -> None:
         row = Row(each.index, each.step, each.values)
+        self._seen.update(name for name in self._found.context.aux if name in row.values)
         self._state, findings = fold.observe(self._state, row, self._found.context)
         self._book, changes = lifecycle.advance(self._book, row, findings)
         for change in changes:
@@ -147,6 +151,7 @@ class Judge:
 
     def done(self) -> Diagnosis:
         """The diagnosis, once all rows were seen."""
+        self._found.aux = [name for name in self._found.context.aux if name in self._seen]
         self._found.cannot_judge = fold.cannot_judge(self._state, self._found.context)
         self._found.verdict = verdict.verdict(self._book, fold.organs(self._state, self._found.context))
         return self._found

@@ -181,7 +181,7 @@ def render(found: Diagnosis, series: Mapping[str, Curve]) -> str:
         ("trainer", found.framework),
         ("log", f"{found.format}, {found.rows} rows{steps}"),
         ("task reward", found.context.task),
-        ("auxiliary", ", ".join(found.context.aux) or "none"),
+        ("auxiliary", ", ".join(found.aux) or "none"),
         ("rewards", found.roles),
     ]
     organs = [(name, part) for name, part in said.organs.items()]

@@ -83,7 +83,7 @@ def render(found: Diagnosis, width: int = 100, colour: bool = False) -> str:
         lines.append(f"  {len(closed)} {'alarm was' if len(closed) == 1 else 'alarms were'} raised on the way and resolved.")
     steps = f", steps {found.first_step} to {found.last_step}" if found.first_step is not None else ""
     lines += ["", f"  read     {found.framework}, {found.format}: {found.rows} rows{steps}"]
-    lines.append(_wrapped(f"task {found.context.task}; auxiliary {', '.join(found.context.aux) or 'none'}", width, "  rewards  "))
+    lines.append(_wrapped(f"task {found.context.task}; auxiliary {', '.join(found.aux) or 'none'}", width, "  rewards  "))
     lines.append(_wrapped(found.roles, width, "           "))
     if said.organs:
         lines += ["", "Organs"]

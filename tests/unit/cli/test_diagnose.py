@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -149,6 +151,24 @@ def test_declared_rewards_reach_the_detectors(tmp_path: Path) -> None:
     )
     context = diagnose(path, "reward/f", ["reward/g"]).context
     assert (context.task, context.aux) == ("reward.fn.f.mean", ("reward.fn.g.mean", AUXILIARY))
+
+
+def test_auxiliary_rewards_are_given_again_or_with_commas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    row = {"optim/lr": 1e-4, "progress/done_frac": 0.1, "reward/f": 0.5, "reward/g": 0.5, "reward/h": 0.5}
+    path.write_text("".join(json.dumps({"step": i, **row}) + "\n" for i in range(5)))
+    for given in (["--aux", "reward/g", "--aux", "reward/h"], ["--aux", "reward/g, reward/h"]):
+        assert main(["diagnose", str(path), "--json", "--task", "reward/f", *given]) == 0
+        assert json.loads(capsys.readouterr().out)["aux"][:2] == ["reward.fn.g.mean", "reward.fn.h.mean"]
+
+
+def test_diagnosing_needs_no_third_party_package(healthy: Path) -> None:
+    probe = (
+        "import sys; from monitor.cli import main; main(['diagnose', sys.argv[1], '--json']);"
+        "print([m for m in ('fastapi', 'sqlalchemy', 'msgspec', 'pydantic', 'torch', 'dash', 'httpx') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe, str(healthy)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_header_line_declares_the_run(tmp_path: Path) -> None:
