@@ -74,7 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"vitals-train: {problem}", file=sys.stderr)
         return 2
     except OSError as problem:
-        print(f"vitals-train: {problem.strerror or problem}: {problem.filename or ''}".rstrip(": "), file=sys.stderr)
+        where = f"{problem.filename}: " if problem.filename else ""
+        print(f"vitals-train: {where}{problem.strerror or problem}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

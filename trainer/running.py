@@ -32,6 +32,8 @@ def run(arguments: argparse.Namespace, preset: Preset) -> int:
         signal.signal(number, _interrupt)
     if arguments.checkpoint_every < 1:
         raise SettingError(f"--checkpoint-every must be at least 1, not {arguments.checkpoint_every}")
+    if arguments.checkpoint is not None and not arguments.checkpoint.absolute().parent.is_dir():
+        raise SettingError(f"--checkpoint {arguments.checkpoint}: there is no folder {arguments.checkpoint.absolute().parent}")
     config = preset.config
     if world.size > 1:
         _check_shared(config, world)

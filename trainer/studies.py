@@ -36,6 +36,7 @@ def table_parser() -> argparse.ArgumentParser:
         "  vitals-train table\n  vitals-train table --only grpo,gspo --seeds 0 --steps 20\n  vitals-train table --out algorithms.md",
     )
     _common(top)
+    top.add_argument("--out", type=Path, metavar="FILE", help="also write the table here")
     top.add_argument("--steps", type=int, metavar="N", help="updates per run (default: 40)")
     return top
 
@@ -43,11 +44,11 @@ def table_parser() -> argparse.ArgumentParser:
 def zoo_parser() -> argparse.ArgumentParser:
     top = _parser(
         "zoo",
-        "Fork one healthy beginning per seed into many faults, and write rows, labels.json and a table.",
+        "Fork one healthy beginning per seed into many faults, and write rows, labels and a table. What a folder already holds is not run again.",
         "  vitals-train zoo --out corpus\n  vitals-train zoo --out corpus --only goblin-bonus,lr-too-high --seeds 0,1",
     )
     _common(top)
-    top.add_argument("--corpus", type=Path, default=Path("corpus"), metavar="FOLDER", help="where rows and labels.json go (default: corpus)")
+    top.add_argument("--out", type=Path, default=Path("corpus"), metavar="FOLDER", help="rows, labels.json and table.md go here (default: corpus)")
     return top
 
 
@@ -69,7 +70,6 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {"table": table_pars
 def _common(top: argparse.ArgumentParser) -> None:
     top.add_argument("--only", metavar="NAMES", help="comma-separated names (default: all)")
     top.add_argument("--seeds", default="0,1,2", metavar="LIST", help="comma-separated seeds (default: 0,1,2)")
-    top.add_argument("--out", type=Path, metavar="FILE", help="also write the table here")
 
 
 def _seeds(text: str) -> list[int]:
@@ -109,7 +109,7 @@ def _zoo(arguments: argparse.Namespace) -> int:
     names = arguments.only.split(",") if arguments.only else list(presets.names())
     for name in names:
         one_of("preset", name, presets.names())
-    return _finish(zoo.table(zoo.build(names, _seeds(arguments.seeds), arguments.corpus, _say)), arguments.out)
+    return _finish(zoo.table(zoo.build(names, _seeds(arguments.seeds), arguments.out, _say)), arguments.out / "table.md")
 
 
 def _audit(arguments: argparse.Namespace) -> int:

@@ -31,12 +31,32 @@ def test_every_preset_loads(name: str) -> None:
         (["--set", "lr.x=1"], "not a table"),
         (["--set", "verifier=lazy"], "verifier"),
         (["--device", "quantum"], "quantum"),
+        (["--checkpoint", "/nowhere/run.pt"], "/nowhere"),
+        (["--checkpoint-every", "0"], "--checkpoint-every"),
+        (["--jsonl", "/nowhere/rows.jsonl"], "/nowhere/rows.jsonl"),
+        (["--collector", "notaurl"], "notaurl"),
     ],
 )
 def test_bad_requests(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--quiet"]) == 2
     error = capsys.readouterr().err
     assert word in error and error.count("\n") == 1 and "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["zoo", "--only", "nope"], "nope"),
+        (["table", "--only", "gprs"], "gprs"),
+        (["table", "--seeds", "a"], "--seeds"),
+        (["audit", "--tasks", "0"], "--tasks"),
+        (["audit", "--set", "verifier=kind"], "kind"),
+    ],
+)
+def test_bad_studies(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
