@@ -18,13 +18,18 @@ from trainer.faults import Fault
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A named run. ``kind`` is healthy, fault or control."""
+    """A named run. ``kind`` is healthy, control, fault, or study: a fault whose damage is the question."""
 
     name: str
     about: str
     config: Config
     fault: Fault | None
     kind: str = "healthy"
+
+    @property
+    def faulty(self) -> bool:
+        """Whether something is meant to go wrong."""
+        return self.kind in ("fault", "study")
 
 
 def names() -> tuple[str, ...]:

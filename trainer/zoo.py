@@ -74,7 +74,7 @@ def run_case(prefixes: Prefixes, name: str, seed: int, control: Case | None) -> 
     training, rows = prefixes.fork(preset, 0 if at_step is None or needs_history else at_step)
     while training.step < preset.config.steps:
         rows.append(training.advance().values)
-        if preset.kind == "fault" and preset.fault is not None and at_step is not None:
+        if preset.faulty and preset.fault is not None and at_step is not None:
             damage = damage_step(rows, at_step, preset.fault.damage, control.rows if control else None, preset.fault.for_steps)
             if damage is not None and len(rows) > damage + AFTER_DAMAGE:
                 break
@@ -127,7 +127,7 @@ def judge(case: Case, done: Mapping[str, Case]) -> None:
     at_step = fault.at_step if fault else BAND_ROWS
     rule = fault.damage if fault else {}
     case.damage = damage_step(case.rows, at_step, rule, control.rows if control else None, fault.for_steps if fault else None)
-    if preset.kind == "fault":
+    if preset.faulty:
         before = case.rows[max(0, at_step - BAND_ROWS) : at_step]
         case.signals = first_signals(case.rows, at_step, before if len(before) >= 5 else (control.rows if control else case.rows)[:BAND_ROWS])
 
@@ -143,12 +143,12 @@ def label(case: Case) -> dict[str, Any]:
     """An entry of labels.json: outcome ``healthy``, ``fault:NAME``, ``flat`` (a fault that cost nothing) or ``unclear`` (a control that was hurt),
     damage row, injection step, what changed, and the settings that made the run."""
     preset = presets.load(case.preset)
-    healthy = preset.kind != "fault"
+    healthy = not preset.faulty
     outcome = ("healthy" if case.damage is None else "unclear") if healthy else (f"fault:{case.preset}" if case.damage is not None else "flat")
     return {
         "outcome": outcome,
         "damage_row": None if healthy else case.damage,
-        "fault_injected_at_step": case.at_step if preset.kind == "fault" else None,
+        "fault_injected_at_step": case.at_step if preset.faulty else None,
         "algorithm": preset.config.algorithm,
         "changed_at_injection": dict(preset.fault.patch) if preset.fault else {},
         "first_signals": [{"metric": name, "step": step} for name, step in case.signals],
@@ -201,17 +201,18 @@ def table(cases: Sequence[Case]) -> str:
     ]
     for name, group in sorted(by_name.items()):
         preset = presets.load(name)
-        if preset.kind == "fault" and preset.fault is not None:
+        if preset.faulty and preset.fault is not None:
             control = by_name.get(preset.fault.control or "", [])
-            lost = f"{preset.fault.control}: {sum(c.damage is not None for c in control)} of {len(control)}"
+            lost = f"{preset.fault.control}: {sum(c.damage is not None for c in control)} of {len(control)}" if control else "-"
+            name = name if preset.kind == "fault" else f"{name} (study)"
             steps = ", ".join("-" if c.damage is None else str(c.damage) for c in group)
             lines.append(f"| {name} | {preset.fault.at_step} | {steps} | {_audit(group)} | {_signals(group)} | {lost} |")
     faults = [c for c in cases if presets.load(c.preset).kind == "fault"]
-    well = [c for c in cases if presets.load(c.preset).kind != "fault"]
+    well = [c for c in cases if not presets.load(c.preset).faulty]
     lines += [
         "",
         f"Faults that cost what they should: {sum(c.damage is not None for c in faults)} of {len(faults)}. "
-        f"Healthy runs and controls without damage: {sum(c.damage is None for c in well)} of {len(well)}.",
+        f"Healthy runs and controls without damage: {sum(c.damage is None for c in well)} of {len(well)}. Studies are not counted.",
     ]
     return "\n".join(lines)
 
