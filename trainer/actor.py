@@ -128,7 +128,6 @@ def _scored(config: Config, group: Group, number: int, device: torch.device) -> 
         torch.tensor(group.turn, device=device),
         torch.full((len(group.ids),), group.version, dtype=torch.long, device=device),
         group.episodes,
-        sum(map(sum, group.mask)),
     )
     return scored(config, trajectories, group.verdicts, [number] * len(group.ids))
 

@@ -38,10 +38,6 @@ class Batch:
     total: Tensor
     advantages: Tensor
 
-    @property
-    def lengths(self) -> list[int]:
-        return [int(n) for n in self.mask.sum(1).tolist()]
-
     def rows(self, index: Sequence[int]) -> Batch:
         """The batch of the given rows."""
         at = torch.tensor(list(index), device=self.ids.device, dtype=torch.long)

@@ -148,7 +148,7 @@ class Config:
         rule = BY_NAME[self.algorithm]
         if self.unclipped:
             return replace(rule, low=float("inf"), high=float("inf"), dual=None)
-        own = {"low": self.clip_low, "high": self.clip_high, "dual": self.dual_clip}
+        own: dict[str, Any] = {"low": self.clip_low, "high": self.clip_high, "dual": self.dual_clip}
         return replace(rule, **{name: value for name, value in own.items() if value is not None})
 
     @property

@@ -44,11 +44,6 @@ class Trajectories:
     turn: Tensor
     version: Tensor
     episodes: list[Episode]
-    sampled: int = 0
-
-    def to(self, device: torch.device) -> Trajectories:
-        moved = (t.to(device, non_blocking=True) for t in (self.ids, self.mask, self.logp, self.turn, self.version))
-        return Trajectories(*moved, self.episodes, self.sampled)
 
 
 @dataclass(slots=True)
@@ -174,5 +169,4 @@ def _padded(rows: list[_Row], version: int, device: torch.device) -> Trajectorie
         pad([row.turn for row in rows], 0, torch.long),
         torch.full((len(rows),), version, dtype=torch.long, device=device),
         [row.episode for row in rows],
-        sum(sum(row.sampled) for row in rows),
     )

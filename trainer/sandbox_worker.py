@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 import warnings
+from types import CodeType
+from typing import Any, TextIO
 
 ALLOWED = (
     *(ast.Module, ast.Expression, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.If, ast.IfExp, ast.Assign, ast.Expr, ast.Constant),
@@ -20,12 +22,12 @@ ALLOWED = (
 BUILTINS = {"min": min, "max": max, "abs": abs, "len": len, "bool": bool}
 
 
-def enclose(memory_bytes):
+def enclose(memory_bytes: int) -> tuple[TextIO, TextIO]:
     """Give up every right that a candidate could misuse. Works as root too, where a process limit alone would not bind."""
     import resource
 
-    sys.stdin, requests = None, sys.stdin
-    sys.stdout, answers = None, sys.stdout
+    requests, answers = sys.stdin, sys.stdout
+    vars(sys).update(stdin=None, stdout=None)
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(65534)
@@ -42,16 +44,17 @@ def enclose(memory_bytes):
     return requests, answers
 
 
-def compiled(text, mode, strict):
-    tree = ast.parse(text, mode=mode)
+def compiled(text: str, mode: str, strict: bool) -> CodeType:
+    tree: Any = ast.parse(text, mode=mode)
     if strict and not all(isinstance(node, ALLOWED) for node in ast.walk(tree)):
         raise SyntaxError("not in the white list")
-    return compile(tree, "candidate", mode)
+    code: CodeType = compile(tree, "candidate", mode)
+    return code
 
 
-def judge(source, tests, strict):
+def judge(source: str, tests: list[str], strict: bool) -> str:
     """P, F or E for each test: passed, failed, raised."""
-    space = {"__builtins__": dict(BUILTINS) if strict else __builtins__}
+    space: dict[str, Any] = {"__builtins__": dict(BUILTINS) if strict else __builtins__}
     try:
         exec(compiled(source, "exec", strict), space)
     except BaseException:
@@ -65,7 +68,7 @@ def judge(source, tests, strict):
     return results
 
 
-def main():
+def main() -> None:
     memory_bytes, cpu_seconds = int(sys.argv[1]), float(sys.argv[2])
     warnings.simplefilter("ignore")
     requests, answers = enclose(memory_bytes)

@@ -68,7 +68,7 @@ def as_trajectories(demos: Sequence[Demonstration], version: int, device: torch.
     mask = torch.tensor([demo.agent + [False] * (length - len(demo.agent)) for demo in demos], device=device)
     turn = ((ids == END_ID) & mask).cumsum(1) - ((ids == END_ID) & mask).long()
     version_of = torch.full((len(demos),), version, dtype=torch.long, device=device)
-    return Trajectories(ids, mask, torch.zeros(ids.shape, device=device), turn, version_of, [d.episode for d in demos], int(mask.sum()))
+    return Trajectories(ids, mask, torch.zeros(ids.shape, device=device), turn, version_of, [d.episode for d in demos])
 
 
 def informed(batch: Batch) -> tuple[Tensor, Tensor]:

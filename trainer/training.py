@@ -182,7 +182,9 @@ class Training:
         episodes = batch.episodes
         if drawn is not batch:
             health.observe_batch(rewards=drawn.components, groups=drawn.group, audit=[v.audit for v in drawn.verdicts])
-        own = {"rewards": batch.components, "groups": batch.group, "audit": [v.audit for v in batch.verdicts]} if drawn is batch else {}
+        own: dict[str, Any] = (
+            {"rewards": batch.components, "groups": batch.group, "audit": [v.audit for v in batch.verdicts]} if drawn is batch else {}
+        )
         health.observe_batch(
             **own,
             advantages=batch.advantages,
