@@ -84,6 +84,8 @@ class Rig:
         if name == "postgres":
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.server.pid, signal.SIGKILL)
+            if self.server.process is not None:
+                self.server.process.wait()
             self.server.alive()
             return
         process = self.children[name]
