@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -43,7 +44,7 @@ class Rig:
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.folder = folder
         self.durable = durable
-        self.port = free_port("127.0.0.1", 18900)
+        self.port = free_port("127.0.0.1", random.randrange(20_000, 60_000))
         self.url = f"http://127.0.0.1:{self.port}"
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.start_postgres()

@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,35 @@ _SECRET = re.compile(r"token|secret|passw|api.?key|credential", re.IGNORECASE)
 
 def environment(config: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON-able description of the process. Every part that cannot be found out is left out."""
-    parts: dict[str, Any] = {
-        "host": platform.node(),
-        "pid": os.getpid(),
-        "folder": str(Path.cwd()),
-        "command": _without_secrets(sys.argv),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": _packages(),
-        "hardware": _hardware(),
-        "git": _git(),
-        "seed": _seed(config),
-    }
+    parts = _of_process() | {"seed": _seed(config)}
     return {name: part for name, part in parts.items() if part not in (None, {}, [])}
+
+
+_one_at_a_time = threading.Lock()
+_found: dict[int, dict[str, Any]] = {}
+
+
+def _of_process() -> dict[str, Any]:
+    """What all runs of a process share; found out once, since it takes a good part of a second."""
+    # a fork may have copied the lock while it was held
+    held = _one_at_a_time.acquire(timeout=10)
+    try:
+        if os.getpid() not in _found:
+            _found[os.getpid()] = {
+                "host": platform.node(),
+                "pid": os.getpid(),
+                "folder": str(Path.cwd()),
+                "command": _without_secrets(sys.argv),
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "packages": _packages(),
+                "hardware": _hardware(),
+                "git": _git(),
+            }
+        return _found[os.getpid()]
+    finally:
+        if held:
+            _one_at_a_time.release()
 
 
 def _packages() -> dict[str, str]:

@@ -29,7 +29,9 @@ def rewards(folder: Path, preset: str, steps: int, guard: bool) -> tuple[list[fl
     return [float(read_number(line["reward.task.mean"]) or 0.0) for line in lines], sum(line.get("opt.skipped", 0) for line in lines)
 
 
-@pytest.mark.parametrize(("preset", "fault", "steps"), [("one-huge-update", 20, 29), ("stale-async-unclipped", 15, 32)])
+@pytest.mark.parametrize(
+    ("preset", "fault", "steps"), [("one-huge-update", 20, 29), ("huge-weight-batch", 25, 34), ("stale-async-unclipped", 15, 32)]
+)
 def test_with_the_gate_a_run_keeps_the_reward_that_it_loses_without(tmp_path: Path, preset: str, fault: int, steps: int) -> None:
     guarded, skipped = rewards(tmp_path, preset, steps, guard=True)
     alone, none = rewards(tmp_path, preset, steps, guard=False)
