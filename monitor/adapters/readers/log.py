@@ -90,6 +90,14 @@ def _translated(merged: Iterator[Merged], names: NameMap) -> Iterator[LogRow]:
         yield LogRow(index, row.step, row.segment, row.line, values)
 
 
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
 def _records(sources: Sequence[Source], formats: Sequence[Format]) -> Iterator[Raw]:
     for source, form in zip(sources, formats, strict=True):
         yield from form.read(source)
@@ -120,7 +128,7 @@ def read(path: Path | str, task: str | None = None, aux: Sequence[str] = (), tra
     seen = {name for row in head for name in names.translate(row.values)}
     header = sources[0].header
     try:
-        roles = resolve(names, native, seen, task or header.get("task_reward"), tuple(aux) or tuple(header.get("aux_rewards") or ()))
+        roles = resolve(names, native, seen, task or _text(header.get("task_reward")), tuple(aux) or _texts(header.get("aux_rewards")))
     except UnknownReward as error:
         raise ReadError(f"{where}: {error}") from error
     if found.id == "plain":

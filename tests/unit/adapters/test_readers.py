@@ -244,6 +244,17 @@ def test_packed_logs_are_read(tmp_path: Path) -> None:
     assert values(path, "reward.fn.correct.mean") == pytest.approx(REWARDS)
 
 
+@pytest.mark.parametrize("wrong", [5, {"a": 1}, [1, None], "", None, True])
+def test_a_header_of_wrong_types_declares_nothing(wrong: object, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    rows = [{"run": "r", "config": wrong, "algorithm": wrong, "task_reward": wrong, "aux_rewards": wrong}]
+    rows += [{"step": i, "reward.task.mean": 0.5, "entropy.mean": 0.1} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    log = read(path)
+    assert log.roles.task == "reward.task.mean"
+    assert len(list(log.rows)) == 3
+
+
 def test_a_step_before_the_dict_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     line = "INFO \u2728 Global step {}: {{'policy_loss': 0.1, 'reward': {}, 'ppo_clip_ratio': 0.0, 'actor_grad_norm': np.float64(0.5)}}\n"
