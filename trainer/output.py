@@ -35,6 +35,7 @@ class Collector:
             name,
             config=asdict(config) | {"preset": preset},
             algorithm=config.algorithm,
+            signal="teacher_kl" if config.rule.teacher or config.rule.source != "policy" else "reward",
             task_reward="reward.task.mean",
             aux_rewards=aux,
             url=url,
