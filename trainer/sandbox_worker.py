@@ -39,7 +39,11 @@ def enclose(memory_bytes: int) -> tuple[TextIO, TextIO]:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_AS, memory_bytes),
     ):
-        resource.setrlimit(limit, (value, value))
+        try:
+            resource.setrlimit(limit, (value, value))
+        except (ValueError, OSError):
+            if limit != resource.RLIMIT_AS:  # macOS does not limit address space; the CPU timer and the deadline still hold
+                raise
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     return requests, answers
 
