@@ -10,7 +10,7 @@ from monitor.detect.cause import CANDIDATES
 from monitor.detect.contract import Detector, Row
 from monitor.detect.examples import FIRES, QUIET, Example
 from monitor.detect.registry import DETECTORS
-from monitor.detect.rules import EXTREME, SPIKY, SURE, WELCOME
+from monitor.detect.rules import EXTREME, RAMBLING, SPIKY, SURE, WELCOME
 from monitor.detect.strain import CHANNELS, GAP, Channel, Z
 from monitor.metrics import ORGANS
 
@@ -30,9 +30,9 @@ this run does.
 **Two gates.** One part of the policy out of its range is common in healthy runs; two at once are not. A *channel* below is strained when its
 value lies {z:g} robust noise units and the given change beyond where the baseline was heading. Rules that watch a channel give a *watch* for
 their own strain on 3 of 5 rows, and a *warning* when another group, or the task reward, moves too: on 2 of 3 rows; on one row when two others
-join and one lies beyond {sure:g} noise units; and on one row beyond {extreme:g} or beside a falling reward, except for {spiky}, which spike by
-themselves. They are *critical* once the task reward has fallen. Strain in {welcome} is welcome while the task reward rises. The first
-three rows after a resume raise no such alarm.
+join, one lies beyond {sure:g} noise units and they are not all among {rambling}, which a few rambling rollouts move together; and on one row beyond
+{extreme:g} or beside a falling reward, except for {spiky}, which spike by themselves. They are *critical* once the task reward has fallen.
+Strain in {welcome} is welcome while the task reward rises. The first three rows after a resume raise no such alarm.
 
 **Noise of the reward** is the root mean square of successive differences, widened while rows are few, never less than the sampling error of the
 batch (`batch.sequences`) or a tenth of the rewards' spread (`group.reward_std`, `reward.total.std`).
@@ -109,7 +109,11 @@ def _section(detector: Detector) -> str:
 def render() -> str:
     """The whole document."""
     listed = ", ".join(WELCOME[:-1]) + f" and {WELCOME[-1]}"
-    parts = [INTRODUCTION.format(gap=GAP, z=Z, extreme=EXTREME, sure=SURE, spiky=" and ".join(SPIKY), welcome=listed)]
+    parts = [
+        INTRODUCTION.format(
+            gap=GAP, z=Z, extreme=EXTREME, sure=SURE, rambling=", ".join(RAMBLING), spiky=", ".join(SPIKY[:-1]) + " and " + SPIKY[-1], welcome=listed
+        )
+    ]
     parts.append(
         "\n".join(
             [

@@ -10,12 +10,14 @@ from monitor.metrics import describe
 
 WELCOME = ("entropy", "kl", "longer", "shorter")
 """Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers."""
+RAMBLING = ("entropy", "kl", "longer", "repetition")
+"""Groups that a few rambling rollouts of one odd batch move together: alone they need a second row."""
 
 EXTREME = 12.0
 """Noise units from which one row is enough."""
 SURE = 8.0
 """Noise units of the strongest strain from which three signs on one row are enough."""
-SPIKY = ("kl", "grad")
+SPIKY = ("kl", "grad", "repetition")
 """Groups whose single rows spike in healthy runs."""
 
 
@@ -32,8 +34,8 @@ def support(view: View, *own: str) -> list[str]:
 
 def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
-    reward has fallen. One row is enough for a warning when two other signs hold on it and one is sure, or when the own gate is extreme or the
-    reward dips and the group does not spike by itself; else the own gate must hold on 2 of 3 rows. None for a single blip."""
+    reward has fallen. The own gate must hold on 2 of 3 rows. One row is enough when two other signs hold on it, one of them sure and not all
+    of them what rambling rollouts do; or when the group does not spike by itself and its gate is extreme or the reward dips."""
     others = view.others(*own)
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
@@ -41,7 +43,8 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     settled = view.held(group, 3) >= 2 or (group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
         return "watch" if settled else None
-    together = signs >= 2 and max(s.z for s in view.strains.values()) >= SURE
+    odd_batch = not dip and {group, *(s.group for s in others)} <= set(RAMBLING)
+    together = signs >= 2 and not odd_batch and max(s.z for s in view.strains.values()) >= SURE
     if signs and (settled or together) and not view.resumed:
         return "critical" if outcome is not None and outcome.fallen else "warning"
     return "watch" if view.held(group, 5) >= 3 else None
