@@ -106,10 +106,13 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """What the next update depends on, apart from the policy's weights."""
-        extra = [weight.detach().clone() for weight in self.value.parameters()] if self.value else []
-        if is_sharded(self.policy):
-            return {"optimizer": full_optimizer(self.policy, self.optimizer), "entropy": self.entropy, "value": extra}
-        return {"optimizer": self.optimizer.state_dict(), "entropy": self.entropy, "value": extra}
+        whole_state = full_optimizer(self.policy, self.optimizer) if is_sharded(self.policy) else self.optimizer.state_dict()
+        return {
+            "optimizer": whole_state,
+            "entropy": self.entropy,
+            "value": [weight.detach().clone() for weight in self.value.parameters()] if self.value else [],
+            "gate": self.gate.state() if self.gate else None,
+        }
 
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
@@ -119,6 +122,8 @@ class Learner:
         else:
             self.optimizer.load_state_dict(state["optimizer"])
         self.entropy = state["entropy"]
+        if self.gate is not None and state["gate"] is not None:
+            self.gate.restore(state["gate"])
         for weight, saved in zip(self.value.parameters() if self.value else (), state["value"], strict=True):
             weight.copy_(saved)
 

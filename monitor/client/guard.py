@@ -161,6 +161,16 @@ class Guard:
             self._run.event(verdict, step, reasons=reasons, evidence=dict(evidence), in_a_row=self._in_a_row)
         return Decision(verdict, tuple(reasons), evidence)
 
+    def state(self) -> dict[str, Any]:
+        """What the gate remembers, for a checkpoint."""
+        return {"accepted": {name: list(values) for name, values in self._accepted.items()}, "in_a_row": self._in_a_row, "skipped": self.skipped}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remember what :meth:`state` said."""
+        for name, values in state["accepted"].items():
+            self._accepted[name] = deque(values, maxlen=self.policy.window)
+        self._in_a_row, self.skipped = int(state["in_a_row"]), int(state["skipped"])
+
     def take_skipped(self) -> int:
         """Updates refused since the last call: the row's ``opt.skipped``."""
         count, self._uncounted = self._uncounted, 0

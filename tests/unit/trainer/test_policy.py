@@ -129,3 +129,19 @@ def test_packed_metrics_equal_a_plain_reference(verifier: Verifier) -> None:
     }
     for name, value in expected.items():
         assert math.isclose(reading.values[name], float(value), rel_tol=1e-4, abs_tol=1e-6), name
+
+
+def test_a_resumed_gate_remembers_what_is_usual(verifier: Verifier) -> None:
+    config = changed(CONFIG, {"guard": True, "lr": 1e-4})
+    model = policy()
+    learner = Learner(config, model, policy())
+    batch = batch_of(verifier, model)
+    before = learner.evaluate(batch)
+    batch, _ = with_advantages(config, batch)
+    for step in range(6):
+        assert learner.update(config, batch, before, None, BatchHealth(SIZE), Random(0), step)["opt.skipped"] == 0
+    resumed = Learner(config, model, policy())
+    resumed.restore(learner.state())
+    weights = model.head.detach().clone()
+    assert resumed.update(changed(config, {"lr": 1.0}), batch, before, None, BatchHealth(SIZE), Random(0), 6)["opt.skipped"] == 1
+    assert torch.equal(model.head, weights)
