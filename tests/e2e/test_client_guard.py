@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean
 
@@ -29,13 +30,15 @@ def rewards(folder: Path, preset: str, steps: int, guard: bool) -> tuple[list[fl
     return [float(read_number(line["reward.task.mean"]) or 0.0) for line in lines], sum(line.get("opt.skipped", 0) for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("preset", "fault", "steps"), [("one-huge-update", 20, 29), ("huge-weight-batch", 25, 34), ("stale-async-unclipped", 15, 32)]
-)
+PRESETS = [("one-huge-update", 20, 26), ("huge-weight-batch", 25, 31), ("stale-async-unclipped", 15, 27)]
+
+
+@pytest.mark.parametrize(("preset", "fault", "steps"), PRESETS)
 def test_with_the_gate_a_run_keeps_the_reward_that_it_loses_without(tmp_path: Path, preset: str, fault: int, steps: int) -> None:
-    guarded, skipped = rewards(tmp_path, preset, steps, guard=True)
-    alone, none = rewards(tmp_path, preset, steps, guard=False)
+    with ThreadPoolExecutor(2) as side_by_side:
+        both = [side_by_side.submit(rewards, tmp_path, preset, steps, guard) for guard in (True, False)]
+    (guarded, skipped), (alone, none) = (one.result() for one in both)
     before = mean(guarded[fault - 5 : fault])
     assert guarded[:fault] == alone[:fault], "before the fault the gate changes nothing"
-    assert mean(guarded[-7:]) >= 0.8 * before and skipped > 0 and len(guarded) == steps
-    assert mean(alone[-7:]) <= 0.3 * before and none == 0
+    assert mean(guarded[-5:]) >= 0.8 * before and skipped > 0 and len(guarded) == steps
+    assert mean(alone[-5:]) <= 0.3 * before and none == 0
