@@ -12,7 +12,7 @@ from dashboards.charts import QUESTIONS, TITLES, Chart, charts_for
 from dashboards.pages import House, Query, callback, lost
 from dashboards.words import STATES, attribute, moment, pairs
 from monitor.metrics import ORGANS
-from monitor.store import queries, series
+from monitor.store import heat, queries, series
 from monitor.store.queries import EventView, RunView
 
 AXES = (("step", "Step"), ("tokens", "Tokens"), ("elapsed", "Elapsed"), ("time", "Wall time"))
@@ -27,7 +27,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
         if run is None:
             return lost(house, f"run/{uid}")
         names = await series.metric_names(conn, run.id, run.seq)
-        hists = await series.histograms(conn, run.id)
+        hists = await heat.histograms(conn, run.id)
         attempts = await queries.segments(conn, run.id)
         alerts = await queries.alerts(conn, run_uid=uid)
         events = await queries.events(conn, run.id)

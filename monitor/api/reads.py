@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from monitor import wire
 from monitor.api.live import MAX_METRICS, encode, reply, split
 from monitor.metrics import HISTOGRAM_BY_NAME
-from monitor.store import queries, series
+from monitor.store import heat, queries, series
 
 OVERLAP_S = 2.0
 """Changes are told again for so long, because a transaction that began earlier may commit later."""
@@ -98,7 +98,7 @@ def build_router(engine: AsyncEngine) -> APIRouter:
             found = await _find(conn, uid)
             begin = await series.first_step(conn, found.id) if first is None else first
             end = (found.last_step or 0) if last is None else last
-            told = await series.heat_map(conn, found.id, metric, first=begin, last=end, columns=columns)
+            told = await heat.heat_map(conn, found.id, metric, first=begin, last=end, columns=columns)
         edges = list(HISTOGRAM_BY_NAME[metric].edges)
         return reply({"x": told.x, "width": told.width, "first_bin": told.first_bin, "edges": edges, "counts": told.counts})
 

@@ -14,16 +14,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from monitor.metrics import HISTOGRAM_BY_NAME
 from monitor.store.arithmetic import mean
 from monitor.store.rollups import LEVELS
-from monitor.store.tables import hist, metric_set, point, rollup, segment
+from monitor.store.tables import metric_set, point, rollup, segment
 
 POINTS = 1000
 """A chart is at most a few hundred pixels wide; more buckets than this cannot be told apart."""
 
 FEW_ROWS = 5000
 MAX_CHANGED_ROWS = 2000
+MAX_CHANGED_BUCKETS = 64
 LEVEL_BASE = 8
 
 
@@ -47,14 +47,11 @@ Curves = dict[str, dict[int, Curve]]
 """Metric name -> attempt -> curve."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """Histogram counts over steps: ``counts[i]`` are the bins ``first_bin`` onwards of the bucket that starts at step ``x[i]``."""
+Cell = tuple[int, int, float | None, float | None, float | None]
+"""A bucket: how many finite and non-finite values, and the finite ones' minimum, maximum and mean."""
 
-    x: list[int]
-    width: int
-    first_bin: int
-    counts: list[list[int]]
+Cells = dict[str, dict[int, dict[int, Cell]]]
+"""Metric name -> attempt -> first step of the bucket -> bucket."""
 
 
 def width_for(first: int, last: int, points: int = POINTS) -> int:
@@ -113,24 +110,21 @@ async def metric_names(conn: AsyncConnection, run_id: int, rows: int) -> list[st
 
 async def read(conn: AsyncConnection, run_id: int, names: Sequence[str], *, first: int, last: int, width: int, rows: int) -> Curves:
     """The series ``names`` over steps ``first..last``. ``rows`` is about how many rows the run has. Unknown names are left out."""
-    parts: list[Curves] = []
-    for set_id, known in (await metric_sets(conn, run_id, rows)).items():
-        wanted = _places(known, names)
-        if not wanted:
+    sets = await metric_sets(conn, run_id, rows)
+    if width == 1:
+        wanted = [(set_id, _places(known, names)) for set_id, known in sets.items()]
+        return _joined([await _raw(conn, run_id, set_id, places, point.c.step.between(first, last)) for set_id, places in wanted if places])
+    cells: Cells = {}
+    for set_id, known in sets.items():
+        if not (places := _places(known, names)):
             continue
-        if width == 1:
-            parts.append(await _raw(conn, run_id, set_id, wanted, point.c.step.between(first, last)))
-            continue
-        starts: dict[int, int] = {}
-        if level_for(width) > 0:
-            rolled, starts = await _rolled(conn, run_id, set_id, wanted, first, last, width)
-            parts.append(rolled)
+        starts = await _rolled(cells, conn, run_id, set_id, places, first, last, width) if level_for(width) > 0 else {}
         where: ColumnElement[bool] = point.c.step.between(first // width * width, last)
         if starts:
             tails = [and_(point.c.segment == number, point.c.step >= start) for number, start in starts.items()]
             where = and_(where, or_(point.c.segment.not_in(starts), *tails))
-        parts.append(await _bucketed(conn, run_id, set_id, wanted, where, width))
-    return _merged(parts)
+        await _bucketed(cells, conn, run_id, set_id, places, where, width)
+    return _drawn(cells)
 
 
 async def changes(conn: AsyncConnection, run_id: int, names: Sequence[str], *, since: int, upto: int, width: int) -> tuple[Curves, set[str]] | None:
@@ -141,30 +135,29 @@ async def changes(conn: AsyncConnection, run_id: int, names: Sequence[str], *, s
     fresh = select(point.c.set_id, point.c.segment, (point.c.step // width * width).label("x")).where(
         point.c.run_id == run_id, point.c.seq > since, point.c.seq <= upto
     )
-    touched: dict[int, set[tuple[int, int]]] = {}
     found = (await conn.execute(fresh.limit(MAX_CHANGED_ROWS + 1))).all()
-    if len(found) > MAX_CHANGED_ROWS:
+    buckets = {(number, int(x)) for _, number, x in found}
+    if len(found) > MAX_CHANGED_ROWS or (width > 1 and len(buckets) > MAX_CHANGED_BUCKETS):
         return None
-    for set_id, number, x in found:
-        touched.setdefault(set_id, set()).add((number, int(x)))
-    if not touched:
+    if not found:
         return {}, set()
-    known = {
-        set_id: list(named) for set_id, named in await conn.execute(select(metric_set.c.id, metric_set.c.names).where(metric_set.c.id.in_(touched)))
+    held = {
+        set_id: list(named)
+        for set_id, named in await conn.execute(select(metric_set.c.id, metric_set.c.names).where(metric_set.c.id.in_({row[0] for row in found})))
     }
-    parts: list[Curves] = []
-    for set_id, buckets in touched.items():
-        wanted = _places(known[set_id], names)
-        if not wanted:
-            continue
-        if width == 1:
-            parts.append(await _raw(conn, run_id, set_id, wanted, and_(point.c.seq > since, point.c.seq <= upto)))
-        elif len(buckets) > 64:
-            return None
-        else:
-            inside = or_(*(and_(point.c.segment == number, point.c.step.between(x, x + width - 1)) for number, x in sorted(buckets)))
-            parts.append(await _bucketed(conn, run_id, set_id, wanted, inside, width))
-    return _merged(parts), {name for named in known.values() for name in named}
+    names_held = {name for named in held.values() for name in named}
+    if width == 1:
+        wanted = [(set_id, _places(known, names)) for set_id, known in held.items()]
+        new = and_(point.c.seq > since, point.c.seq <= upto)
+        return _joined([await _raw(conn, run_id, set_id, places, new) for set_id, places in wanted if places]), names_held
+    # A bucket may hold rows of sets that did not change: it is computed anew from all of them.
+    touched = [name for name in names if name in names_held]
+    inside = or_(*(and_(point.c.segment == number, point.c.step.between(x, x + width - 1)) for number, x in sorted(buckets)))
+    cells: Cells = {}
+    for set_id, known in (await metric_sets(conn, run_id, upto) | held).items():
+        if places := _places(known, touched):
+            await _bucketed(cells, conn, run_id, set_id, places, inside, width)
+    return _drawn(cells), names_held
 
 
 def _places(known: Sequence[str], names: Sequence[str]) -> list[tuple[str, int]]:
@@ -205,7 +198,10 @@ def _plain(steps: Sequence[int], values: Sequence[float | None]) -> Curve:
     return Curve(x, y, [], [], bad)
 
 
-async def _bucketed(conn: AsyncConnection, run_id: int, set_id: int, wanted: list[tuple[str, int]], where: ColumnElement[bool], width: int) -> Curves:
+async def _bucketed(
+    cells: Cells, conn: AsyncConnection, run_id: int, set_id: int, wanted: list[tuple[str, int]], where: ColumnElement[bool], width: int
+) -> None:
+    """Adds the buckets of raw rows to ``cells``."""
     start = (point.c.step // width * width).label("x")
     columns: list[ColumnElement[Any]] = []
     for _, place in wanted:
@@ -224,20 +220,20 @@ async def _bucketed(conn: AsyncConnection, run_id: int, set_id: int, wanted: lis
         .group_by(point.c.segment, start)
         .order_by(point.c.segment, start)
     )
-    return _unpack(await conn.execute(query), wanted)
+    _add(cells, await conn.execute(query), wanted)
 
 
 async def _rolled(
-    conn: AsyncConnection, run_id: int, set_id: int, wanted: list[tuple[str, int]], first: int, last: int, width: int
-) -> tuple[Curves, dict[int, int]]:
-    """Buckets from the rollups, and for each attempt the step from which the raw rows must be read because its rollups end there."""
+    cells: Cells, conn: AsyncConnection, run_id: int, set_id: int, wanted: list[tuple[str, int]], first: int, last: int, width: int
+) -> dict[int, int]:
+    """Adds the buckets of the rollups to ``cells``; for each attempt the step from which the raw rows are needed because its rollups end there."""
     level = level_for(width)
     grain = LEVEL_BASE**level
     here = and_(rollup.c.run_id == run_id, rollup.c.set_id == set_id, rollup.c.level == level)
     ends = select(rollup.c.segment, func.max(rollup.c.bucket)).where(here).group_by(rollup.c.segment)
     starts = {number: int(bucket) * grain // width * width for number, bucket in await conn.execute(ends)}
     if not starts:
-        return {}, {}
+        return {}
     start = (rollup.c.bucket * grain // width * width).label("x")
     columns: list[ColumnElement[Any]] = []
     for _, place in wanted:
@@ -256,7 +252,8 @@ async def _rolled(
         .group_by(rollup.c.segment, start)
         .order_by(rollup.c.segment, start)
     )
-    return _unpack(await conn.execute(query), wanted), starts
+    _add(cells, await conn.execute(query), wanted)
+    return starts
 
 
 def _by_segment(rows: Iterable[Any]) -> list[tuple[int, list[Any]]]:
@@ -266,58 +263,60 @@ def _by_segment(rows: Iterable[Any]) -> list[tuple[int, list[Any]]]:
     return list(groups.items())
 
 
-def _unpack(rows: Iterable[Any], wanted: list[tuple[str, int]]) -> Curves:
-    """Rows of ``segment, x`` and five columns per metric (count, non-finite, minimum, maximum, mean) as curves."""
-    curves: Curves = {name: {} for name, _ in wanted}
-    for number, group in _by_segment(rows):
-        _, starts, *columns = zip(*group, strict=True)
-        for place, (name, _) in enumerate(wanted):
-            counts, bads, lows, highs, means = columns[5 * place : 5 * place + 5]
-            keep = [i for i, (n, b) in enumerate(zip(counts, bads, strict=True)) if n or b]
-            if keep:
-                curves[name][number] = Curve(
-                    [int(starts[i]) for i in keep],
-                    [means[i] for i in keep],
-                    [lows[i] for i in keep],
-                    [highs[i] for i in keep],
-                    [(int(starts[i]), f"{int(bads[i])} not finite") for i in keep if bads[i]],
-                )
+def _add(cells: Cells, rows: Iterable[Any], wanted: list[tuple[str, int]]) -> None:
+    """Puts rows of ``segment, x`` and five columns per metric (count, non-finite, minimum, maximum, mean) into the buckets they belong to."""
+    mine = [cells.setdefault(name, {}) for name, _ in wanted]
+    for number, x, *columns in rows:
+        for place, attempts in enumerate(mine):
+            cell: Cell = tuple(columns[5 * place : 5 * place + 5])
+            if cell[0] or cell[1]:
+                buckets = attempts.setdefault(number, {})
+                buckets[int(x)] = _pooled(buckets[int(x)], cell) if int(x) in buckets else cell
+
+
+def _pooled(one: Cell, other: Cell) -> Cell:
+    """Two sets' rows of the same bucket as one."""
+    if not one[0] or not other[0]:
+        most = one if one[0] else other
+        return most[0], one[1] + other[1], *most[2:]
+    n = one[0] + other[0]
+    middle = one[4] * (one[0] / n) + other[4] * (other[0] / n)  # type: ignore[operator]
+    return n, one[1] + other[1], min(one[2], other[2]), max(one[3], other[3]), middle  # type: ignore[type-var]
+
+
+def _drawn(cells: Cells) -> Curves:
+    """The buckets as curves, in the order of their steps."""
+    curves: Curves = {}
+    for name, attempts in cells.items():
+        for number, buckets in attempts.items():
+            x = sorted(buckets)
+            found = [buckets[each] for each in x]
+            bad = [(step, f"{cell[1]} not finite") for step, cell in zip(x, found, strict=True) if cell[1]]
+            curves.setdefault(name, {})[number] = Curve(x, [cell[4] for cell in found], [cell[2] for cell in found], [cell[3] for cell in found], bad)
     return curves
 
 
-def _merged(parts: list[Curves]) -> Curves:
-    """Curves of several sets or sources as one; of two values for the same step the later part's stands."""
-    merged: Curves = {}
+def _joined(parts: list[Curves]) -> Curves:
+    """The raw curves of several sets as one; of two values for the same step the later set's stands."""
+    joined: Curves = {}
     for part in parts:
         for name, attempts in part.items():
-            mine = merged.setdefault(name, {})
+            mine = joined.setdefault(name, {})
             for number, curve in attempts.items():
-                mine[number] = _joined(mine[number], curve) if number in mine else curve
-    return {name: attempts for name, attempts in merged.items() if attempts}
+                mine[number] = _woven(mine[number], curve) if number in mine else curve
+    return {name: attempts for name, attempts in joined.items() if attempts}
 
 
-def _joined(one: Curve, other: Curve) -> Curve:
-    if one.x[-1] < other.x[0]:
-        return Curve(one.x + other.x, one.y + other.y, one.low + other.low, one.high + other.high, one.bad + other.bad)
-    at: dict[int, tuple[float | None, float | None, float | None]] = {}
-    for curve in (one, other):
-        bounds = zip(curve.low, curve.high, strict=True) if curve.low else ((None, None) for _ in curve.x)
-        for x, y, (low, high) in zip(curve.x, curve.y, bounds, strict=True):
-            at[x] = (y, low, high)
+def _woven(one: Curve, other: Curve) -> Curve:
+    at = dict(zip(one.x, one.y, strict=True)) | dict(zip(other.x, other.y, strict=True))
     steps = sorted(at)
-    banded = bool(one.low)
-    return Curve(
-        steps,
-        [at[x][0] for x in steps],
-        [at[x][1] for x in steps] if banded else [],
-        [at[x][2] for x in steps] if banded else [],
-        sorted({**dict(one.bad), **dict(other.bad)}.items()),
-    )
+    bad = dict(one.bad) | dict(other.bad)
+    return Curve(steps, [at[x] for x in steps], [], [], [(x, bad[x]) for x in steps if at[x] is None and x in bad])
 
 
 async def clock(conn: AsyncConnection, run_id: int, *, first: int, last: int, points: int = 200) -> list[tuple[int, float]]:
     """When steps were taken: about ``points`` pairs of step and Unix seconds, each step by its newest attempt; between them interpolate."""
-    stride = max(1, (last - first) // points)
+    stride = max(1, -(-(last - first + 1) // points))
     query = text(
         """
         SELECT DISTINCT found.step, extract(epoch FROM found.at)::float8
@@ -335,47 +334,3 @@ async def clock(conn: AsyncConnection, run_id: int, *, first: int, last: int, po
     )
     found = await conn.execute(query, {"run": run_id, "first": first, "last": last, "stride": stride})
     return [(int(step), float(at)) for step, at in found]
-
-
-async def heat_map(conn: AsyncConnection, run_id: int, metric: str, *, first: int, last: int, columns: int = 160) -> HeatMap:
-    """The histogram ``metric`` over steps in at most ``columns`` buckets, of each step its newest attempt; empty outer bins are cut off."""
-    width = width_for(first, last, columns)
-    level = level_for(width)
-    bins = HISTOGRAM_BY_NAME[metric].bins
-    sums: dict[int, list[int]] = {}
-    ends: dict[int, int] = {}
-    here = and_(hist.c.run_id == run_id, hist.c.metric == metric)
-    if level > 0:
-        query = select(hist.c.segment, func.max(hist.c.bucket)).where(here, hist.c.level == level).group_by(hist.c.segment)
-        ends = {number: int(bucket) * LEVEL_BASE**level for number, bucket in await conn.execute(query)}
-    begins = {
-        number: step or 0 for number, step in await conn.execute(select(segment.c.segment, segment.c.first_step).where(segment.c.run_id == run_id))
-    }
-
-    async def add(at_level: int, where: ColumnElement[bool]) -> None:
-        grain = LEVEL_BASE**at_level
-        query = select(hist.c.segment, hist.c.bucket, hist.c.counts).where(here, hist.c.level == at_level, where)
-        query = query.where(hist.c.bucket.between(first // width * width // grain, last // grain))
-        for number, bucket, counts in await conn.execute(query):
-            step = int(bucket) * grain
-            if any(later > number and begin <= step for later, begin in begins.items()):
-                continue
-            x = step // width * width
-            total = sums.setdefault(x, [0] * bins)
-            for place, count in enumerate(counts[:bins]):
-                total[place] += count
-
-    if ends:
-        await add(level, or_(*(and_(hist.c.segment == number, hist.c.bucket < end // LEVEL_BASE**level) for number, end in ends.items())))
-    tails = [and_(hist.c.segment == number, hist.c.bucket >= end) for number, end in ends.items()]
-    await add(0, or_(hist.c.segment.not_in(ends), *tails) if ends else hist.c.segment >= 0)
-    xs = sorted(sums)
-    used = [place for place in range(bins) if any(sums[x][place] for x in xs)]
-    low, high = (used[0], used[-1] + 1) if used else (0, 0)
-    return HeatMap(xs, width, low, [sums[x][low:high] for x in xs])
-
-
-async def histograms(conn: AsyncConnection, run_id: int) -> list[str]:
-    """Which of the catalogue's histograms the run has reported."""
-    checks = [select(hist.c.metric).where(hist.c.run_id == run_id, hist.c.metric == name).limit(1) for name in HISTOGRAM_BY_NAME]
-    return [name for check in checks for name in (await conn.execute(check)).scalars()]
