@@ -25,11 +25,25 @@ vitals.charts = (function () {
     palette = {
       lines: Array.from({ length: 10 }, (_, i) => read(`--line-${i + 1}`)),
       text: read("--text"), dim: read("--dim"), grid: read("--grid"), surface: read("--surface"), border: read("--border"), accent: read("--accent"),
-      critical: read("--critical"), warning: read("--warning"), heat: Array.from({ length: 5 }, (_, i) => read(`--heat-${i}`)),
+      critical: read("--critical"), warning: read("--warning"), healthy: read("--healthy"), heat: Array.from({ length: 5 }, (_, i) => read(`--heat-${i}`)),
     };
     return palette;
   }
   document.addEventListener("vitals-theme", () => { palette = null; });
+
+  /** Passed, mixed, failed. */
+  const OUTCOMES = ["--healthy", "--dim", "--critical"];
+
+  /** Overlapping bands as one, so that many alerts at once do not hide the curve; the worst of them gives the colour. */
+  function joined(bands) {
+    const merged = [];
+    for (const band of [...bands].sort((a, b) => a.from - b.from)) {
+      const last = merged.at(-1);
+      if (!last || band.from > last.to) merged.push({ ...band });
+      else Object.assign(last, { to: Math.max(last.to, band.to), critical: last.critical || band.critical, own: last.own || band.own });
+    }
+    return merged;
+  }
 
   const veil = (colour, alpha) => {
     const hex = colour.replace("#", "");
@@ -95,7 +109,7 @@ vitals.charts = (function () {
       const node = this.card.querySelector(".legend");
       const many = this.spec.kind !== "heat" && this.spec.figure.data.length > 1;
       node.innerHTML = this.spec.figure.data.map((trace, slot) => many
-        ? `<button type="button" data-slot="${slot}" aria-pressed="true" title="Show or hide"><i style="background:var(--line-${(slot % 10) + 1})"></i>${v.escape(trace.name)} <b></b></button>`
+        ? `<button type="button" data-slot="${slot}" aria-pressed="true" title="Show or hide"><i style="background:var(${this.spec.kind === "stack" ? OUTCOMES[slot] : `--line-${(slot % 10) + 1}`})"></i>${v.escape(trace.name)} <b></b></button>`
         : "<span><b></b></span>").join("");
       node.addEventListener("click", (event) => {
         const button = event.target.closest("[data-slot]");
@@ -167,7 +181,7 @@ vitals.charts = (function () {
         for (const template of this.spec.figure.data) {
           const { metric, slot } = template.meta;
           if (this.off.has(slot)) continue;
-          const colour = c.lines[(view.runs.length > 1 ? order : slot) % c.lines.length];
+          const colour = this.spec.kind === "stack" ? [c.healthy, c.dim, c.critical][slot] : c.lines[(view.runs.length > 1 ? order : slot) % c.lines.length];
           const attempts = view.curves(run, metric) || (this.spec.kind === "stack" ? this.rest(view, run, metric) : null);
           if (!attempts) continue;
           const numbers = Object.keys(attempts).map(Number).sort((a, b) => a - b);
@@ -271,6 +285,7 @@ vitals.charts = (function () {
     marks(view, c) {
       const shapes = [];
       const annotations = [];
+      const bands = [];
       if (view.runs.length > 1) return { shapes, annotations };
       const run = view.runs[0];
       const x = (step) => view.toX(run, step);
@@ -283,7 +298,7 @@ vitals.charts = (function () {
         const colour = c[mark.severity];
         const own = this.metrics.includes(mark.metric);
         if (own || mark.moved.some((name) => this.metrics.includes(name))) {
-          shapes.push({ type: "rect", ...tall, x0: x(mark.onset), x1: x(mark.end ?? Math.max(view.lastStep, mark.step)), fillcolor: veil(colour, own ? 0.14 : 0.07), line: { width: 0 } });
+          bands.push({ from: mark.onset, to: mark.end ?? Math.max(view.lastStep, mark.step), critical: mark.severity === "critical", own });
         }
         if (own || mark === view.first) {
           shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(colour, own ? 0.95 : 0.45), width: own ? 1.5 : 1, dash: own ? "solid" : "dash" } });
@@ -291,6 +306,10 @@ vitals.charts = (function () {
         if (own && mark.limit != null && this.metrics.length <= 3 && !this.beside && !(this.log && mark.limit <= 0)) {
           shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: mark.limit, y1: mark.limit, layer: "below", line: { color: veil(colour, 0.7), width: 1, dash: "dash" } });
         }
+      }
+      for (const band of joined(bands)) {
+        const colour = c[band.critical ? "critical" : "warning"];
+        shapes.push({ type: "rect", ...tall, x0: x(band.from), x1: x(band.to), fillcolor: veil(colour, band.own ? 0.14 : 0.07), line: { width: 0 } });
       }
       if (view.picked != null) shapes.push({ type: "line", ...tall, layer: "above", x0: x(view.picked), x1: x(view.picked), line: { color: c.accent, width: 1.5 } });
       return { shapes, annotations };

@@ -125,7 +125,9 @@ def _told(alert: AlertView) -> Any:
         [html.Div([html.Span("Told", className="dim"), *(_delivery(told) for told in alert.told)], className="told")] if alert.told else []
     )
     if not alert.told:
-        lines.append(html.Div(html.Span("Nobody was told: no channel takes it.", className="dim"), className="told"))
+        held = next((change.muted for change in reversed(alert.changes) if change.muted), None)
+        why = f"Nobody was told: {held}." if held else "Nobody was told: no channel takes it."
+        lines.append(html.Div(html.Span(why, className="dim"), className="told"))
     if history:
         lines.append(html.Details([html.Summary(f"History ({len(history)})"), html.Ol(history, className="history")]))
     return html.Div(lines, className="after")

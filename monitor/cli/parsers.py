@@ -31,5 +31,5 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         text = action.help or ""
-        shown = action.default not in (None, False, argparse.SUPPRESS) and "%(default)" not in text
+        shown = action.default not in (None, False, "", argparse.SUPPRESS) and "%(default)" not in text
         return f"{text} (default: %(default)s)" if shown and action.option_strings else text

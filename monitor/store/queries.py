@@ -115,6 +115,7 @@ class Change:
     from_state: str
     to_state: str
     reason: str
+    muted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +389,13 @@ async def alerts(
     changes: dict[int, list[Change]] = {}
     if ids:
         history = select(
-            transition.c.alert_id, transition.c.step, transition.c.at, transition.c.from_state, transition.c.to_state, transition.c.reason
+            transition.c.alert_id,
+            transition.c.step,
+            transition.c.at,
+            transition.c.from_state,
+            transition.c.to_state,
+            transition.c.reason,
+            transition.c.muted,
         )
         for row in await conn.execute(history.where(transition.c.alert_id.in_(ids)).order_by(transition.c.id)):
             changes.setdefault(row.alert_id, []).append(Change(*tuple(row)[1:]))

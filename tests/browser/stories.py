@@ -142,7 +142,7 @@ def break_at(broken: int) -> Any:
 def tell_all(site: Site) -> None:
     """Every story the tests look at."""
     Story(site, "learns", healthy, seed=1).open().steps(0, 60).finish()
-    Story(site, "goblin-bonus", goblin, seed=2).open().steps(0, 70)
+    Story(site, "goblin-bonus", goblin, seed=2).open().steps(0, 50)
     crashed = Story(site, "breaks-and-resumes", healthy, seed=3, project="ablation").open()
     crashed.steps(0, 40, change=break_at(36), events=(wire.Event(T0 + 80, "regime", 20, {"clip": "off"}),))
     crashed.open("b").steps(30, 55, events=(wire.Event(T0 + 200, "resume", 30, {"from": "ckpt-30"}),))

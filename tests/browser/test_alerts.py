@@ -10,7 +10,7 @@ from stories import Story, break_at, healthy
 
 def test_an_alert_says_what_to_do_who_was_told_and_whether_it_arrived(site: Any, visit: Visit) -> None:
     page = visit(site, "/alerts?run=goblin-bonus")
-    alert = page.locator("article.alert").first
+    alert = page.locator("article.alert", has_text="The auxiliary reward is being earned")
     alert.wait_for()
     words = alert.inner_text()
     assert "Do first" in words and "goblin-bonus" in words
@@ -18,6 +18,13 @@ def test_an_alert_says_what_to_do_who_was_told_and_whether_it_arrived(site: Any,
     assert "nobody" in words and "nobody arrived" not in words.replace("\n", " ")
     alert.get_by_role("link", name="goblin-bonus").click()
     page.wait_for_selector("[data-page=run] h1")
+
+
+def test_an_alert_that_another_explains_says_why_nobody_was_told(site: Any, visit: Visit) -> None:
+    page = visit(site, "/alerts?run=goblin-bonus")
+    held = page.locator("article.alert", has_text="The task reward is falling")
+    held.wait_for()
+    assert "Nobody was told: aux_divergence explains it." in held.inner_text()
 
 
 def test_filters_are_links_and_new_alerts_appear(site: Any, visit: Visit) -> None:

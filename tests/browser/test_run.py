@@ -46,10 +46,10 @@ def test_charts_show_alert_bands_and_a_second_axis_for_a_bonus_that_dwarfs_the_t
     page = visit(site, "/run/goblin-bonus")
     figure = drawn(page, "reward-components")
     task = next(trace for trace in figure["data"] if trace["name"] == "task")
-    assert task["x"] == list(range(70)) and task["y"][-1] < 0.2
+    assert task["x"] == list(range(50)) and task["y"][-1] < 0.2
     assert any(shape["type"] == "rect" for shape in figure["layout"]["shapes"])
     label = page.get_attribute("#chart-reward-components .plot", "aria-label")
-    assert "task" in label and "step 69" in label
+    assert "task" in label and "step 49" in label
 
 
 def test_what_is_not_finite_is_marked_and_older_attempts_are_faded(site: Any, visit: Visit) -> None:
@@ -117,7 +117,7 @@ def test_rollouts_are_read_by_step(site: Any, visit: Visit) -> None:
     page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
     page.wait_for_timeout(150)
     page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
-    page.wait_for_function("/Step 60/.test(document.querySelector('.steps').textContent)")
+    page.wait_for_function("/Step 40/.test(document.querySelector('.steps').textContent)")
 
 
 def test_new_rows_and_a_new_verdict_arrive_without_a_reload(site: Any, visit: Visit) -> None:

@@ -1,0 +1,44 @@
+"""Takes the screenshots of this folder from running dashboards: ``python -m docs.screenshots http://127.0.0.1:8900 RUN``."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SETTLE_MS = 2500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address", help="where the dashboards are, for instance those of `vitals demo`")
+    parser.add_argument("run", help="id of the run to show: the last part of its page's address")
+    arguments = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    run = f"/run/{arguments.run}"
+    shots = [("fleet", "/", 500), ("run", run, 1500), ("alerts", "/alerts", 1100)]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-background-networking"])
+        for theme in ("dark", "light"):
+            for name, path, height in shots:
+                take(browser, arguments.address + path, f"{name}-{theme}.png", theme, 1280, height)
+        for name, path, _ in shots:
+            take(browser, arguments.address + path, f"{name}-phone.png", "light", 390, 844)
+        browser.close()
+
+
+def take(browser: Any, url: str, file: str, theme: str, width: int, height: int) -> None:
+    """One picture of a page's first view, after its charts have been drawn."""
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=theme)
+    page.goto(url)
+    page.wait_for_timeout(SETTLE_MS)
+    page.screenshot(path=HERE / file)
+    page.close()
+    print(f"docs/{file}")
+
+
+if __name__ == "__main__":
+    main()
