@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -17,7 +16,7 @@ from monitor.cli import demo_story, stack
 from monitor.cli.errors import CommandError
 from monitor.cli.parsers import command
 from monitor.cli.supervisor import Process, Supervisor
-from monitor.cli.up import interrupt, say
+from monitor.cli.up import end_cleanly, say
 
 PROJECT = "demo"
 HEALTHY, FARMED = "healthy", "goblin-bonus"
@@ -192,7 +191,7 @@ class Demo:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    signal.signal(signal.SIGTERM, interrupt)
+    end_cleanly()
     if arguments.port is not None:
         stack.require_free_port("127.0.0.1", arguments.port)
     port = arguments.port or stack.free_port("127.0.0.1", 8900)

@@ -41,7 +41,7 @@ def say(line: str) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = stack.load_settings(host=arguments.host, port=arguments.port, data_dir=arguments.data_dir)
     supervisor = Supervisor(say)
-    signal.signal(signal.SIGTERM, interrupt)
+    end_cleanly()
     try:
         address = stack.start_stack(supervisor, settings, say)
         say(f"\n  dashboards   {address}\n  send data    VITALS_URL={address}\n  stop         Ctrl-C\n")
@@ -55,6 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
         supervisor.stop()
 
 
-def interrupt(signum: int, frame: object) -> None:
-    """Let SIGTERM end a command the way Ctrl-C does, through its ``finally`` blocks."""
+def end_cleanly() -> None:
+    """Let SIGTERM and SIGINT end a command through its ``finally`` blocks, also where a shell started it with SIGINT ignored."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
