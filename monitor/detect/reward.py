@@ -11,21 +11,51 @@ from monitor.detect.view import View
 
 
 def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
+    """``memory`` is of a fall that is not made good: the level before it (``best``), the lowest 5-row mean since (``low``), its severity."""
     outcome = view.outcome
-    if outcome is None or not outcome.fallen:
+    if outcome is None:
         return memory, None
-    why = cause.likely(view)
+    if not outcome.fallen:
+        return _still_down(view, memory)
     signs = [s.says() for s in view.others()]
-    return memory, view.finding(
+    severity = "critical" if outcome.share >= 0.5 and (outcome.rows >= 2 or signs) else memory.get("severity", "warning")
+    return {**_fallen(view, memory, outcome.best), "severity": severity}, view.finding(
         PEAK_AND_FALL,
-        "critical" if outcome.share >= 0.5 and (outcome.rows >= 2 or signs) else "warning",
+        severity,
         outcome.metric,
         outcome.recent,
         title="The task reward is falling from its best level",
         evidence=f"Mean of the last {outcome.rows} rows {outcome.recent:.3g}, best level {outcome.best:.3g}: {outcome.share:.0%} of it is lost, "
         f"{outcome.z:.0f} standard errors" + (f"; with it {', '.join(signs)}." if signs else "."),
-        why=why,
+        why=cause.likely(view),
         baseline=outcome.best,
+    )
+
+
+def _fallen(view: View, memory: State, best: float) -> State:
+    """The memory of a fall from ``best`` with the newest row counted."""
+    low = min(stats.mean(view.task.x[-5:]), memory.get("low", math.inf))
+    return {"best": float(f"{max(best, memory.get('best', best)):.6g}"), "low": float(f"{low:.6g}")}
+
+
+def _still_down(view: View, memory: State) -> tuple[State, Finding | None]:
+    """A fall holds until half of what it cost is won back. The gates alone would let a ruined run pass for well: once the bad rows are many,
+    they are what is usual."""
+    if not memory:
+        return {}, None
+    kept = {**memory, **_fallen(view, memory, memory["best"])}
+    recent = stats.mean(view.task.x[-5:])
+    if recent >= (kept["best"] + kept["low"]) / 2:
+        return {}, None
+    return kept, view.finding(
+        PEAK_AND_FALL,
+        kept["severity"],
+        view.task.name,
+        recent,
+        title="The task reward has not come back to its best level",
+        evidence=f"Mean of the last 5 rows {recent:.3g}, level before the fall {kept['best']:.3g}, lowest since {kept['low']:.3g}.",
+        why=cause.likely(view),
+        baseline=kept["best"],
     )
 
 
@@ -34,7 +64,9 @@ PEAK_AND_FALL = Detector(
     organ="reward",
     title="Peak and fall",
     needs=(("task",),),
-    rule="The task reward has lost a third of its best level (half of it for a single row), by several standard errors of the run's own noise.",
+    rule="The task reward has lost a third of its best level (half of it for a single row), by several standard errors of the "
+    "run's own noise. It holds until half "
+    "of what was lost is won back.",
     formula="best 5-row mean - mean of the last k rows > z standard errors and a share of the level, for (k, z, share) any of "
     "(1, 8, .5), (2, 6, .4), (3, 4.5, .33), (8, 4.5, .25), (8, 3.5, .5)",
     source="noise from successive differences: von Neumann (1941); at least the sampling error of the batch where its size is logged",
