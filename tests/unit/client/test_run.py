@@ -260,12 +260,13 @@ def test_a_forked_child_logs_nothing_says_so_and_may_start_a_run_of_its_own(coll
         if pid == 0:
             run.log({"x": 100.0})
             run.finish()
-            with monitor.client.start("p", "child") as own:
-                own.log({"x": 2.0})
+            own = monitor.client.start("p", "child")
+            own.log({"x": 2.0})
+            own.finish(timeout=60)
             sys.exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         run.log({"x": 3.0})
-        run.finish()
+        run.finish(timeout=60)
         """
     )
     assert done.returncode == 0, done.stderr
