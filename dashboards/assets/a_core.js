@@ -206,10 +206,14 @@ window.vitals = (function () {
     const url = new URL(link.href);
     if (url.origin !== location.origin || !url.pathname.startsWith(base) || url.pathname.startsWith("/api/") || (url.pathname === location.pathname && url.hash)) return;
     event.preventDefault();
-    if (url.href === location.href) return;
-    history.pushState({}, "", url.href);
-    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    if (url.href !== location.href) go(url.href);
   });
+
+  /** Opens an address of ours without loading the page anew. */
+  function go(href) {
+    history.pushState({}, "", href);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+  }
 
   /* Dash draws the page some time after this script ran, and again at each change of address. */
   let scheduled = false;
@@ -231,5 +235,5 @@ window.vitals = (function () {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   window.addEventListener("online", poll);
 
-  return { base, api, page, poll, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
+  return { base, api, page, poll, go, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
 })();

@@ -16,8 +16,8 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("vitals-theme")));
 
   const KEYS = [
-    ["g f", "fleet"], ["g a", "alerts"], ["/", "search runs"], ["j k", "next, previous run or section"],
-    ["Enter", "open the run"], ["t", "change the theme"], ["?", "this list"],
+    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["/", "search runs"], ["j k", "next, previous run or section"],
+    ["Enter", "open the run"], ["x", "mark a run for comparison"], ["t", "change the theme"], ["?", "this list"],
   ];
 
   function help() {
@@ -53,7 +53,7 @@
   }
 
   function go(id) {
-    const link = [...document.querySelectorAll(".bar nav a")][["f", "a"].indexOf(id)];
+    const link = [...document.querySelectorAll(".bar nav a")][["f", "a", "c"].indexOf(id)];
     if (link) link.click();
   }
 
@@ -61,7 +61,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
     const key = event.key;
-    if (Date.now() - prefix < 1200 && "fa".includes(key)) { prefix = 0; go(key); return; }
+    if (Date.now() - prefix < 1200 && "fac".includes(key)) { prefix = 0; go(key); return; }
     prefix = key === "g" ? Date.now() : 0;
     if (key === "j") walk(1);
     else if (key === "k") walk(-1);

@@ -53,12 +53,13 @@
 
   const state = (run) => (run.state === "running" ? "" : `<span class="state state-${v.escape(run.state)}">${v.escape(run.state)}</span>`);
 
-  function cells(run, sparks) {
+  function cells(run, sparks, marked) {
     const told = ["critical", "warning", "watch"].includes(run.severity) && run.sentence;
     const where = [run.algorithm && run.algorithm.toUpperCase(), run.project, ...run.tags.slice(0, 3)].filter(Boolean).map(v.escape).join(" · ");
     const alerts = run.critical + run.warning;
     const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${alerts} open alerts">${alerts}</a>` : '<span class="dim">0</span>';
-    return `<td role="cell" class="c-verdict">${v.pill(run.severity)}</td>
+    return `<td class="c-mark" role="cell"><input type="checkbox" data-mark ${marked ? "checked" : ""} aria-label="Compare ${v.escape(run.name)}"></td>
+      <td role="cell" class="c-verdict">${v.pill(run.severity)}</td>
       <th role="rowheader" scope="row" class="c-run"><a href="${v.base}run/${encodeURIComponent(run.run)}">${v.escape(run.name)}</a>
         <div class="sub">${state(run)}${where}</div>${told ? `<div class="sub why">${v.escape(run.sentence)}</div>` : ""}</th>
       <td role="cell" class="num c-step">${v.integer(run.step)}<div class="sub">${speed(run)}</div></td>
@@ -80,9 +81,10 @@
             <input id="fleet-search" type="search" placeholder="Search name, project, tag" autocomplete="off" spellcheck="false" value="${v.escape(v.address.get("q"))}"></label>
           <label class="field select"><span class="hidden">Project</span><select id="fleet-project">${options([["", "All projects"], ...projects.map((p) => [p, p])], v.address.get("project"))}</select></label>
           <label class="field select"><span class="hidden">State</span><select id="fleet-state">${options([["", "Any state"], ["running", "Running"], ["ended", "Ended"]], v.address.get("state"))}</select></label>
+          <button type="button" id="fleet-compare" class="button" disabled>Compare</button>
         </div>
       </div>
-      <div class="fleet" hidden><table role="table" aria-label="Runs"><thead role="rowgroup"><tr role="row">${COLUMNS.map((c) =>
+      <div class="fleet" hidden><table role="table" aria-label="Runs"><thead role="rowgroup"><tr role="row"><td role="cell" class="c-mark"><span class="hidden">Compare</span></td>${COLUMNS.map((c) =>
         `<th role="columnheader" scope="col" data-key="${c.key}" class="${c.number ? "num" : ""} h-${c.key}"><button type="button">${c.label}<span class="arrow" aria-hidden="true"></span></button></th>`).join("")}</tr></thead><tbody role="rowgroup"></tbody></table></div>
       <div class="note" role="status"></div>`;
   }
@@ -94,6 +96,7 @@
       this.sparks = new Map();
       this.sparkAt = new Map();
       this.rows = new Map();
+      this.marked = new Set();
       this.cursor = null;
       this.visible = new Set();
       skeleton(this.root);
@@ -183,7 +186,7 @@
 
     fill(run, row) {
       row.className = `edge-${run.severity.replace(" ", "-")}`;
-      row.innerHTML = cells(run, this.sparks.get(run.run));
+      row.innerHTML = cells(run, this.sparks.get(run.run), this.marked.has(run.run));
     }
 
     /** Everything around the rows: counts, sort marks, and what to say when there are none. */
@@ -264,7 +267,15 @@
 
     changed(event) {
       const { id, value } = event.target;
-      if (id === "fleet-project" || id === "fleet-state") { v.address.set({ [id.slice(6)]: value }); v.poll(); }
+      if (event.target.matches("[data-mark]")) this.mark(event.target.closest("tr").dataset.run, event.target.checked);
+      else if (id === "fleet-project" || id === "fleet-state") { v.address.set({ [id.slice(6)]: value }); v.poll(); }
+    }
+
+    mark(uid, on) {
+      on ? this.marked.add(uid) : this.marked.delete(uid);
+      const button = this.root.querySelector("#fleet-compare");
+      button.disabled = this.marked.size < 2;
+      button.textContent = this.marked.size > 1 ? `Compare ${this.marked.size}` : "Compare";
     }
 
     clicked(event) {
@@ -278,6 +289,7 @@
         v.address.set({ sort: now === key && !down ? `-${key}` : key });
         this.draw(new Set());
       } else if (event.target.closest("[data-clear]")) { v.address.set({ q: "", project: "", state: "", severity: "" }); skeleton(this.root); this.body = this.root.querySelector("tbody"); this.rows.clear(); v.poll(); }
+      else if (event.target.closest("#fleet-compare")) v.go(`${v.base}compare?runs=${[...this.marked].map(encodeURIComponent).join(",")}`);
       else if (row && !event.target.closest("a, input, button") && !String(getSelection())) row.querySelector("th a").click();
     }
 
@@ -288,6 +300,7 @@
         return;
       }
       if (event.key === "Enter") row.querySelector("th a").click();
+      if (event.key === "x") { const box = row.querySelector("[data-mark]"); box.checked = !box.checked; this.mark(row.dataset.run, box.checked); }
     }
   }
 

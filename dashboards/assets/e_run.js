@@ -5,25 +5,60 @@
   const HEAT_EVERY_MS = 8000;
   const CLOCKED = ["time", "elapsed"];
 
+  /** What is known of one run on the page. */
+  class Track {
+    constructor(uid, begins) {
+      this.uid = uid;
+      this.segments = begins || [];
+      this.series = {};
+      this.step = null;
+      this.width = 1;
+      this.clock = null;
+    }
+
+    get first() { return Math.min(...this.segments.map(([, first]) => first), this.step ?? 0); }
+
+    tokens() {
+      const attempts = this.series["progress.tokens"] || {};
+      const curve = attempts[Object.keys(attempts).sort((a, b) => b - a)[0]];
+      return curve ? curve.x.map((x, i) => [x, curve.y[i]]).filter(([, y]) => y != null) : [];
+    }
+
+    /** Takes an answer in; says whether the run went on, and adds the metrics that changed to `changed`. */
+    take(told, fresh, changed) {
+      const grown = this.step !== told.step;
+      this.step = told.step;
+      this.width = told.width;
+      if (told.reset) this.series = {};
+      for (const [name, attempts] of Object.entries(told.series)) {
+        changed.add(name);
+        const mine = (this.series[name] ??= {});
+        for (const [number, curve] of Object.entries(attempts)) {
+          mine[number] = told.reset || fresh.includes(name) || !mine[number] ? curve : merged(mine[number], curve);
+          if (!this.segments.some(([segment]) => String(segment) === number)) this.segments.push([Number(number), curve.x[0]]);
+        }
+      }
+      if (this.clock && grown && told.step != null) this.clock.push([told.step, told.seen]);
+      return grown;
+    }
+  }
+
   class Board {
     constructor(root) {
       this.root = root;
-      this.uid = root.dataset.run;
-      this.runs = [this.uid];
+      this.runs = root.dataset.runs ? JSON.parse(root.dataset.runs) : [root.dataset.run];
+      this.names = JSON.parse(root.dataset.names || "{}");
       this.known = new Set(JSON.parse(root.dataset.metrics));
-      this.segments = JSON.parse(root.dataset.begins);
-      this.series = {};
+      const begins = JSON.parse(root.dataset.begins);
+      this.tracks = new Map(this.runs.map((uid) => [uid, new Track(uid, Array.isArray(begins) ? begins : begins[uid])]));
       this.have = new Set();
       this.cursor = "";
       this.heats = new Map();
-      this.lastStep = null;
-      this.width = 1;
       this.revision = 0;
       this.axis = v.address.get("axis") || "step";
       this.smooth = Number(v.address.get("smooth")) || 0;
       this.range = null;
       this.picked = v.address.get("step") === "" ? null : Number(v.address.get("step"));
-      this.clock = null;
       this.due = new Set();
       this.readMarks();
       this.charts = [...root.querySelectorAll(".chart")].map((card) => new v.charts.Chart(card));
@@ -103,41 +138,33 @@
       if (this.axis === "tokens") wanted.push("progress.tokens");
       const metrics = [...new Set(wanted)];
       const fresh = metrics.filter((name) => !this.have.has(name));
-      const answer = await v.api("live", { run: this.uid, metrics: metrics.join(","), new: this.cursor ? fresh.join(",") : "", since: this.cursor });
+      const answer = await v.api("live", { run: this.runs.join(","), metrics: metrics.join(","), new: this.cursor ? fresh.join(",") : "", since: this.cursor });
       if (this.stopped) return answer;
-      const told = answer.runs[0];
       this.cursor = answer.cursor;
       for (const name of metrics) this.have.add(name);
       for (const chart of asked) chart.asked = true;
-      this.take(told, fresh);
-      this.head(told);
+      const changed = new Set(fresh);
+      let grown = false;
+      for (const told of answer.runs) {
+        if (told.reset) metrics.forEach((name) => changed.add(name));
+        grown = this.tracks.get(told.run).take(told, fresh, changed) || grown;
+        if (this.runs.length === 1 && told.held.some((name) => !this.known.has(name))) this.reload();
+      }
+      this.touch(changed, grown);
+      if (this.runs.length === 1) this.head(answer.runs[0]);
       await this.heatMaps();
       return answer;
     }
 
-    take(told, fresh) {
-      const grown = this.lastStep !== told.step;
-      this.lastStep = told.step;
-      this.width = told.width;
-      if (told.reset) { this.series = {}; this.have = new Set([...this.have].filter((name) => name in told.series)); }
-      const changed = new Set(told.reset ? [...this.have] : fresh);
-      for (const [name, attempts] of Object.entries(told.series)) {
-        changed.add(name);
-        const mine = (this.series[name] ??= {});
-        for (const [number, curve] of Object.entries(attempts)) {
-          mine[number] = told.reset || fresh.includes(name) || !mine[number] ? curve : merged(mine[number], curve);
-          if (!this.segments.some(([segment]) => String(segment) === number)) this.segments.push([Number(number), curve.x[0]]);
-        }
-      }
-      if (this.clock && grown && told.step != null) this.clock.push([told.step, told.seen]);
+    /** Draws the charts whose series changed, and those with an open band, which reaches to the newest step. */
+    touch(changed, grown) {
       this.revision += 1;
       for (const chart of this.charts) {
-        if (chart.metrics.some((name) => changed.has(name)) || (grown && this.marks.some((mark) => mark.kind === "alert" && mark.end == null && chart.metrics.includes(mark.metric)))) {
-          chart.dirty = true;
-          if (chart.visible) this.queue(chart);
-        }
+        const open = grown && this.marks.some((mark) => mark.kind === "alert" && mark.end == null && chart.metrics.includes(mark.metric));
+        if (!open && !chart.metrics.some((name) => changed.has(name))) continue;
+        chart.dirty = true;
+        if (chart.visible) this.queue(chart);
       }
-      if (told.held.some((name) => !this.known.has(name))) this.reload();
     }
 
     /** A metric that the page has no card for: Dash draws the page again. */
@@ -170,7 +197,7 @@
         const key = JSON.stringify([this.range, this.range ? 0 : this.lastStep]);
         if (had && (had.key === key || (!this.range && Date.now() - had.at < HEAT_EVERY_MS))) continue;
         const [first, last] = this.range || [];
-        const map = await v.api(`runs/${encodeURIComponent(this.uid)}/hist`, { metric: name, first, last });
+        const map = await v.api(`runs/${encodeURIComponent(this.runs[0])}/hist`, { metric: name, first, last });
         this.heats.set(name, { key, at: Date.now(), map });
         chart.dirty = true;
         this.queue(chart);
@@ -178,41 +205,29 @@
     }
 
     /* What a chart asks of its view. */
-    curves(run, metric) {
-      const fine = this.fine && this.fine[metric];
-      return fine || this.series[metric];
-    }
-    begins() { return this.segments; }
+    get lastStep() { return Math.max(...[...this.tracks.values()].map((track) => track.step ?? 0)); }
+    curves(run, metric) { return this.fine?.[run]?.[metric] || this.tracks.get(run).series[metric]; }
+    begins(run) { return this.tracks.get(run).segments; }
     heat(metric) { return this.heats.get(metric)?.map; }
-    nameOf() { return ""; }
+    nameOf(run) { return this.names[run] || run; }
 
     toX(run, step) {
-      if (this.axis === "tokens") return this.interpolate(this.tokens(), step);
-      if (CLOCKED.includes(this.axis) && this.clock && this.clock.length) {
-        const at = this.interpolate(this.clock, step);
-        return this.axis === "time" ? new Date(at * 1000) : (at - this.clock[0][1]) / 3600;
+      const track = this.tracks.get(run);
+      if (this.axis === "tokens") return interpolate(track.tokens(), step);
+      if (CLOCKED.includes(this.axis) && track.clock && track.clock.length) {
+        const at = interpolate(track.clock, step);
+        return this.axis === "time" ? new Date(at * 1000) : (at - track.clock[0][1]) / 3600;
       }
       return step;
     }
 
-    tokens() {
-      const attempts = this.series["progress.tokens"] || {};
-      const curve = attempts[Object.keys(attempts).sort((a, b) => b - a)[0]];
-      return curve ? curve.x.map((x, i) => [x, curve.y[i]]).filter(([, y]) => y != null) : [];
-    }
-
-    interpolate(pairs, step) {
-      if (!pairs.length) return step;
-      let [low, high] = [0, pairs.length - 1];
-      while (high - low > 1) { const mid = (low + high) >> 1; pairs[mid][0] <= step ? (low = mid) : (high = mid); }
-      const [[x0, y0], [x1, y1]] = [pairs[low], pairs[high]];
-      return x1 === x0 ? y0 : y0 + ((y1 - y0) * (step - x0)) / (x1 - x0);
-    }
-
     async needAxis() {
-      if (CLOCKED.includes(this.axis) && !this.clock) this.clock = await v.api(`runs/${encodeURIComponent(this.uid)}/clock`);
+      if (CLOCKED.includes(this.axis)) {
+        const blank = [...this.tracks.values()].filter((track) => !track.clock);
+        await Promise.all(blank.map(async (track) => { track.clock = await v.api(`runs/${encodeURIComponent(track.uid)}/clock`); }));
+      }
       if (this.axis === "tokens" && !this.known.has("progress.tokens")) {
-        v.toast("This run does not log progress.tokens; steps are shown.");
+        v.toast("progress.tokens was not logged; steps are shown.");
         this.axis = "step";
         this.root.querySelector("#axis").value = "step";
       } else if (this.axis === "tokens" && !this.have.has("progress.tokens")) v.poll();
@@ -220,17 +235,19 @@
 
     xaxis() {
       const titles = { tokens: "tokens", elapsed: "hours" };
-      const axis = { type: this.axis === "time" ? "date" : "linear" };
+      const axis = { type: this.axis === "time" ? "date" : "linear", autorange: !this.shown };
       if (titles[this.axis]) axis.title = { text: titles[this.axis], font: { size: 10 }, standoff: 2 };
       if (this.axis === "elapsed") axis.hoverformat = ".2f";
-      if (this.axis === "step") axis.tickformat = this.lastStep > 9999 ? "~s" : ",d";
       if (this.shown) axis.range = this.shown;
-      else axis.autorange = true;
-      if (this.axis === "step" && !this.shown && this.lastStep) { axis.autorange = false; axis.range = [this.firstStep(), this.lastStep + Math.max(1, (this.lastStep - this.firstStep()) * 0.01)]; }
+      if (this.axis !== "step") return axis;
+      const last = this.lastStep;
+      axis.tickformat = last > 9999 ? "~s" : ",d";
+      if (!this.shown && last) {
+        const first = Math.min(...[...this.tracks.values()].map((track) => track.first));
+        Object.assign(axis, { autorange: false, range: [first, last + Math.max(1, (last - first) * 0.01)] });
+      }
       return axis;
     }
-
-    firstStep() { return Math.min(...this.segments.map(([, first]) => first), this.lastStep ?? 0); }
 
     /** All charts show the same part of the run; a part of a long run is read again at its own resolution. */
     zoom(from, to) {
@@ -244,21 +261,22 @@
       else v.poll();
     }
 
-    async refine([first, last]) {
-      const charts = this.charts.filter((chart) => chart.visible);
-      if (this.width > 1) {
-        const metrics = [...new Set(charts.filter((chart) => chart.spec.kind !== "heat").flatMap((chart) => chart.metrics))];
-        const pad = Math.ceil((last - first) * 0.1);
-        const answer = await v.api(`runs/${encodeURIComponent(this.uid)}/series`, { metrics: metrics.join(","), first: Math.max(0, first - pad), last: last + pad });
-        if (!this.range || this.range[0] !== first) return;
-        this.fine = answer.series;
-      }
+    async refine(range) {
+      const [first, last] = range;
+      const metrics = [...new Set(this.charts.filter((chart) => chart.visible && chart.spec.kind !== "heat").flatMap((chart) => chart.metrics))].join(",");
+      const pad = Math.ceil((last - first) * 0.1);
+      const coarse = [...this.tracks.values()].filter((track) => track.width > 1);
+      const window = { metrics, first: Math.max(0, first - pad), last: last + pad };
+      const found = await Promise.all(coarse.map((track) => v.api(`runs/${encodeURIComponent(track.uid)}/series`, window)));
+      if (this.range !== range) return;
+      this.fine = Object.fromEntries(coarse.map((track, i) => [track.uid, found[i].series]));
       await this.heatMaps();
       this.redrawAll();
     }
 
     /** Reads the samples of a step; a pick by hand also marks the step in every chart and in the address. */
     readStep(step, stay) {
+      if (!this.root.querySelector("#samples")) return;
       v.tellDash("picked", { step, at: Date.now() });
       if (step == null) return;
       this.picked = step;
@@ -267,7 +285,7 @@
     }
 
     pick(step) {
-      if (step == null) return;
+      if (step == null || this.runs.length > 1) return;
       this.readStep(Math.round(step), true);
       v.toast(`Step ${v.integer(Math.round(step))} is marked; its rollouts are open below.`);
     }
@@ -299,6 +317,15 @@
     }
   }
 
+  /** The value at `step` of sorted pairs, on the line through its neighbours. */
+  function interpolate(pairs, step) {
+    if (!pairs.length) return step;
+    let [low, high] = [0, pairs.length - 1];
+    while (high - low > 1) { const mid = (low + high) >> 1; pairs[mid][0] <= step ? (low = mid) : (high = mid); }
+    const [[x0, y0], [x1, y1]] = [pairs[low], pairs[high]];
+    return x1 === x0 ? y0 : y0 + ((y1 - y0) * (step - x0)) / (x1 - x0);
+  }
+
   /** A curve with the points of another put in; points of the same step are replaced. */
   function merged(old, more) {
     const fields = ["y", ...(more.low || old.low ? ["low", "high"] : [])];
@@ -320,6 +347,7 @@
   v.merged = merged;
   v.Board = Board;
   v.page("run", (root) => new Board(root));
+  v.page("compare", (root) => new Board(root));
 
   v.page("alerts", () => {
     let stamp = null;

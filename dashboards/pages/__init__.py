@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote
 
-from dash import Dash, Input, Output, State, html
+from dash import Dash, Input, Output, html
 
 from monitor.store.queries import Database
 
@@ -24,6 +25,8 @@ class House:
         """The address of a run's page."""
         return f"{self.base}run/{quote(uid, safe='')}"
 
+
+log = logging.getLogger(__name__)
 
 Query = dict[str, str]
 View = Callable[[House, list[str], Query], Awaitable[Any]]
@@ -43,20 +46,37 @@ def callback(app: Dash, *wiring: Any, **options: Any) -> Callable[[Handler], Han
 
 def register(app: Dash, house: House) -> None:
     """Adds the router and every page's callbacks."""
-    from dashboards.pages import alerts, fleet, run
+    from dashboards.pages import alerts, compare, fleet, run
 
-    views: dict[str, View] = {"": fleet.view, "run": run.view, "alerts": alerts.view}
+    views: dict[str, View] = {"": fleet.view, "run": run.view, "alerts": alerts.view, "compare": compare.view}
 
-    @callback(app, Output("page", "children"), Input("url", "pathname"), Input("redraw", "data"), State("url", "search"))
-    async def show(pathname: str | None, redraw: Any, search: str | None) -> Any:
+    @callback(app, Output("page", "children"), Input("url", "pathname"), Input("url", "search"), Input("redraw", "data"))
+    async def show(pathname: str | None, search: str | None, redraw: Any) -> Any:
         parts = [unquote(part) for part in (pathname or house.base).removeprefix(house.base).strip("/").split("/")]
         view = views.get(parts[0])
         if view is None:
             return lost(house, pathname or "")
-        return await view(house, parts[1:], dict(parse_qsl((search or "").lstrip("?"))))
+        try:
+            return await view(house, parts[1:], dict(parse_qsl((search or "").lstrip("?"))))
+        except Exception:
+            log.exception("the page %s could not be made", pathname)
+            return broken()
 
-    for page in (run, alerts):
+    for page in (run, alerts, compare):
         page.register(app, house)
+
+
+def broken() -> Any:
+    """The page where ours could not be made, most often because the database is away."""
+    return html.Div(
+        [
+            html.H1("This page could not be made"),
+            html.P("Most often the database does not answer; the collector's log says more. Nothing that runs have sent is lost by this."),
+            html.P([html.A("Try again", href=""), " in a moment."]),
+        ],
+        className="empty",
+        **{"data-page": "broken"},
+    )
 
 
 def lost(house: House, what: str) -> Any:

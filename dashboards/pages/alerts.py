@@ -35,17 +35,10 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
 
 
 def register(app: Dash, house: House) -> None:
-    """The list is read again when the filters or the alerts changed."""
+    """The list is read again when an alert or a delivery changed."""
 
-    @callback(
-        app,
-        Output("alert-list", "children"),
-        Input("alert-stamp", "data"),
-        Input("url", "search"),
-        State("url", "pathname"),
-        prevent_initial_call=True,
-    )
-    async def changed(stamp: Any, search: str | None, pathname: str | None) -> Any:
+    @callback(app, Output("alert-list", "children"), Input("alert-stamp", "data"), State("url", "search"), prevent_initial_call=True)
+    async def changed(stamp: Any, search: str | None) -> Any:
         return await _list(house, dict(parse_qsl((search or "").lstrip("?"))))
 
 

@@ -120,8 +120,8 @@ def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
             html.Nav(links, className="jump", **{"aria-label": "On this page"}),
             html.Div(
                 [
-                    _select("axis", "Horizontal axis", AXES),
-                    _select("smooth", "Smoothing", SMOOTHING),
+                    select("axis", "Horizontal axis", AXES),
+                    select("smooth", "Smoothing", SMOOTHING),
                     html.Button("Whole run", id="unzoom", className="button", hidden=True),
                 ],
                 className="tools",
@@ -131,17 +131,18 @@ def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
     )
 
 
-def _select(name: str, label: str, options: Sequence[tuple[str, str]]) -> Any:
+def select(name: str, label: str, options: Sequence[tuple[str, str]]) -> Any:
+    """A labelled choice."""
     inner = html.Select([html.Option(text, value=value) for value, text in options], id=name)
     return html.Label([html.Span(label, className="hidden"), inner], className="field select")
 
 
 def _organ(organ: str, charts: Sequence[Chart]) -> Any:
     head = html.Div([html.H2(TITLES[organ]), html.P(QUESTIONS[organ], className="dim")], className="organ-head")
-    return html.Section([head, html.Div([_card(chart) for chart in charts], className="grid")], id=f"organ-{organ}", **{"aria-label": TITLES[organ]})
+    return html.Section([head, html.Div([card(chart) for chart in charts], className="grid")], id=f"organ-{organ}", **{"aria-label": TITLES[organ]})
 
 
-def _card(chart: Chart) -> Any:
+def card(chart: Chart) -> Any:
     """The card's legend, current values and data table are filled by the driver."""
     unit = "" if chart.unit in ("-", "fraction") else chart.unit
     spec = {

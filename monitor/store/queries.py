@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from monitor.store.tables import alert, delivery, evaluation, event, point, rollout, run, segment, transition
 
 Database = AsyncEngine
-"""What pages hold to open connections, for rooms that may not know the driver."""
+Connection = AsyncConnection
+"""What pages hold to open connections, and what that gives, for rooms that may not know the driver."""
 
 SEVERITY_ORDER = ("critical", "warning", "watch", "cannot judge", "unknown", "solved", "healthy")
 """Most urgent first: the order of a fleet that nobody sorted."""
