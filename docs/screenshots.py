@@ -1,9 +1,14 @@
-"""Takes the screenshots of this folder from running dashboards: ``python -m docs.screenshots http://127.0.0.1:8900 RUN``."""
+"""Takes the screenshots of this folder from running dashboards: ``python -m docs.screenshots http://127.0.0.1:8900``.
+
+It shows the run that needs attention most, so run it at the end of ``vitals demo``.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +19,14 @@ SETTLE_MS = 2500
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address", help="where the dashboards are, for instance those of `vitals demo`")
-    parser.add_argument("run", help="id of the run to show: the last part of its page's address")
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
-    run = f"/run/{arguments.run}"
-    shots = [("fleet", "/", 500), ("run", run, 1500), ("alerts", "/alerts", 1100)]
+    with urllib.request.urlopen(f"{arguments.address}/api/v1/runs") as answer:
+        runs = [run["run"] for run in json.load(answer)["runs"]]
+    shots = [("fleet", "/", 500), ("run", f"/run/{runs[0]}", 1500), ("alerts", "/alerts", 1100)]
+    if len(runs) > 1:
+        shots.append(("compare", f"/compare?runs={runs[1]},{runs[0]}", 1500))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-background-networking"])
         for theme in ("dark", "light"):
