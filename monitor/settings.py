@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from monitor.alerts.rules import Rules, RulesError, parse
+from monitor.deliver import setup
+from monitor.deliver.channel import Channel, ChannelError
+from monitor.deliver.slack import Slack
+from monitor.deliver.webhook import Webhook
 from monitor.store.embedded import default_folder
 
 ROLES = ("all", "collector", "web")
@@ -26,7 +33,7 @@ class Settings(BaseSettings):
     ``public_url``: the address that messages link to, if it is not the one listened on.
     ``role``: ``collector`` takes data, ``web`` shows pages, ``all`` does both.
     ``slack_webhook_url``, ``webhook_url``, ``webhook_secret``: where alerts go; the secret signs the generic webhook (``whsec_...``).
-    ``rules``: a ``vitals.toml`` with thresholds of detectors (``vitals rules``); read when the worker starts.
+    ``rules``: a ``vitals.toml`` with thresholds of detectors, routes and more channels (``vitals rules``); read when the worker starts.
     ``allow_private_webhooks``: alerts may also go to addresses that are not on the public internet, such as this machine.
     """
 
@@ -81,6 +88,49 @@ def load(**overrides: object) -> Settings:
         reason = first["msg"].removeprefix("Value error, ")
         where = f"VITALS_{str(first['loc'][0]).upper()}: " if first["loc"] else ""
         raise SettingsError(f"{where}{reason[0].lower() if where else reason[0].upper()}{reason[1:]}.") from None
+
+
+def rules(settings: Settings) -> Rules:
+    """The rules file that the settings name. Raises SettingsError with one line per problem."""
+    if settings.rules is None:
+        return Rules()
+    try:
+        return parse(settings.rules.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"VITALS_RULES: {settings.rules} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    except RulesError as error:
+        raise SettingsError("\n".join(f"VITALS_RULES: {settings.rules}, {problem}" for problem in error.problems)) from None
+
+
+def channels(settings: Settings, ruled: Rules) -> list[Channel]:
+    """Who can be told: the channels of the environment and those of the rules file. SettingsError has a line for each that is wrong."""
+    private, folder = settings.allow_private_webhooks, settings.rules.parent if settings.rules is not None else Path()
+    slack, hook, secret = (_shown(each) for each in (settings.slack_webhook_url, settings.webhook_url, settings.webhook_secret))
+    wanted: list[tuple[str, str, Callable[[], Channel]]] = []
+    if slack is not None:
+        wanted.append(("slack", "VITALS_SLACK_WEBHOOK_URL", lambda: Slack("slack", slack, private=private)))
+    if hook is not None:
+        wanted.append(("webhook", "VITALS_WEBHOOK_URL or VITALS_WEBHOOK_SECRET", lambda: Webhook("webhook", hook, secret, private=private)))
+    for receiver in ruled.receivers:
+        place = f"VITALS_RULES: {settings.rules}, channel {receiver.name}"
+        wanted.append((receiver.name, place, partial(setup.build, receiver, folder, private=private)))
+    found, problems = dict[str, Channel](), []
+    for name, place, make in wanted:
+        try:
+            if name in found:
+                raise ChannelError(f"VITALS_{'SLACK_' if name == 'slack' else ''}WEBHOOK_URL sets up a channel of this name too; rename one")
+            found[name] = make()
+        except ChannelError as error:
+            problems.append(f"{place}: {error}.")
+    missing = dict.fromkeys(name for route in ruled.routes for name in route.channels if name not in {each for each, _, _ in wanted})
+    problems += [f"VITALS_RULES: {settings.rules}: a route names the channel {name}, and nothing sets it up." for name in missing]
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return list(found.values())
+
+
+def _shown(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
 
 
 def is_loopback(host: str) -> bool:

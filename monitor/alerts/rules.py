@@ -1,4 +1,4 @@
-"""``vitals.toml``: thresholds of detectors, for every run, for a project or for one run, and who is told of alarms.
+"""``vitals.toml``: thresholds of detectors, for every run, for a project or for one run, and who is told of alarms and how.
 
     [detectors.no_signal]
     nonzero = 0.1
@@ -16,6 +16,10 @@
     hours = "09:00-18:00"
     zone = "Europe/Berlin"
 
+    [channel.oncall]
+    kind = "slack"
+    url_env = "ONCALL_URL"
+
 Whatever is not named keeps its default; without a route every channel is told of every alarm. A run's own table wins over its project's, and
 that over the general one.
 """
@@ -27,8 +31,10 @@ import math
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from monitor.alerts.channel_table import BUILT_IN, Receiver, read_channel
 from monitor.alerts.route_table import read_route
 from monitor.alerts.routing import Route
 from monitor.detect.contract import Detector
@@ -36,7 +42,7 @@ from monitor.detect.registry import DETECTORS
 
 Limits = Mapping[str, Mapping[str, float]]
 Path = tuple[str, ...]
-TABLES = ("detectors", "project", "run", "route")
+TABLES = ("detectors", "project", "run", "route", "channel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,13 @@ class RulesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The thresholds that differ from their defaults, and the routes of alarms."""
+    """The thresholds that differ from their defaults, the routes of alarms, and the receivers that the file sets up."""
 
     general: Limits = field(default_factory=dict)
     projects: Mapping[str, Limits] = field(default_factory=dict)
     runs: Mapping[str, Limits] = field(default_factory=dict)
     routes: tuple[Route, ...] = ()
+    receivers: tuple[Receiver, ...] = ()
 
     def limits(self, project: str | None = None, run: str | None = None) -> dict[str, dict[str, float]]:
         """The thresholds of one run, as ``monitor.detect.contract.Context`` wants them."""
@@ -147,7 +154,20 @@ class _Check:
                     self.complain((*path, name, key), f"{key!r} is not known here: a {path[0]} has a table detectors")
         return found
 
-    def routes(self, tables: Any) -> tuple[Route, ...]:
+    def receivers(self, tables: Mapping[str, Any]) -> tuple[Receiver, ...]:
+        found = []
+        for name, entry in tables.items():
+            place = ("channel", name)
+            if isinstance(entry, dict):
+                found.append(read_channel(name, entry, partial(self._complain_in, place)))
+            else:
+                self.table(entry, place)
+        return tuple(each for each in found if each is not None)
+
+    def _complain_in(self, place: Path, key: str, sentence: str) -> None:
+        self.complain((*place, key) if key else place, sentence)
+
+    def routes(self, tables: Any, channels: Collection[str]) -> tuple[Route, ...]:
         """The routes; a problem inside one is told at the line of the key where tomllib lets it be found, else where the route begins."""
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self.complain(("route",), "routes are tables, each written [[route]]")
@@ -155,7 +175,10 @@ class _Check:
         found = []
         for number, table in enumerate(tables):
             place = ("route", str(number))
-            found.append(read_route(table, lambda key, sentence, place=place: self.complain((*place, key) if key else place, sentence)))  # type: ignore[misc]
+            found.append(route := read_route(table, partial(self._complain_in, place)))
+            for name in route.channels if route else ():
+                if name not in channels:
+                    self.complain((*place, "channels"), f"there is no channel {name!r}{_meant(name, channels)}; [channel.{name}] would set one up")
         return tuple(route for route in found if route is not None)
 
 
@@ -175,11 +198,13 @@ def parse(text: str) -> Rules:
     for key in tree:
         if key not in TABLES:
             check.complain((key,), f"{key!r} is not known here{_meant(key, TABLES)}; tables are {', '.join(TABLES)}")
+    channels = check.table(tree.get("channel", {}), ("channel",))
     rules = Rules(
         check.limits(tree.get("detectors", {}), ("detectors",)),
         check.scoped(tree.get("project", {}), ("project",)),
         check.scoped(tree.get("run", {}), ("run",)),
-        check.routes(tree.get("route", [])),
+        check.routes(tree.get("route", []), {*BUILT_IN, *channels}),
+        check.receivers(channels),
     )
     if check.problems:
         raise RulesError(sorted(check.problems, key=lambda problem: problem.line))
@@ -194,9 +219,25 @@ def _line_of(message: str, text: str) -> int:
     return max(text.count("\n"), 1)
 
 
+_EXAMPLES = """\
+# Who can be told, beside VITALS_SLACK_WEBHOOK_URL (channel "slack") and VITALS_WEBHOOK_URL (channel "webhook"):
+#
+#   [channel.oncall]
+#   kind = "slack"
+#   url_env = "ONCALL_URL"
+#
+# and of what; without a route every channel is told of every alarm:
+#
+#   [[route]]
+#   channels = ["oncall"]
+#   match = {project = "math*"}
+#   severity = "critical"
+"""
+
+
 def template() -> str:
     """A rules file that holds every threshold at its default, each with its unit and meaning, commented out."""
-    lines = ["# Thresholds of the detectors. Uncomment what should differ; `vitals rules check` tells what is wrong, by line.", ""]
+    lines = [_EXAMPLES, "# Thresholds of the detectors. Uncomment what should differ; `vitals rules check` tells what is wrong, by line.", ""]
     for detector in DETECTORS:
         if not detector.parameters:
             continue

@@ -33,6 +33,11 @@ def test_a_run_overrides_its_project_and_that_the_general_value() -> None:
     assert found.limits("other", "seed 4") == {DETECTOR.id: {NAME: 1.0}}
 
 
+def test_the_examples_of_the_template_are_valid() -> None:
+    found = parse("\n".join(line.removeprefix("#   ") for line in rules.template().splitlines() if line.startswith("#   ")))
+    assert [each.name for each in found.receivers] == ["oncall"] and found.routes[0].channels == ("oncall",)
+
+
 def test_an_empty_file_changes_nothing() -> None:
     assert parse("# nothing here\n").limits("a", "b") == {}
 
@@ -45,7 +50,7 @@ def test_every_problem_is_told_with_its_line() -> None:
 [detectors.{DETECTOR.id}x]
 a = 1
 
-[channels]
+[channelz]
 slack = "x"
 [project.math]
 rules = 1
@@ -57,7 +62,7 @@ rules = 1
     assert "finite number" in told[2]
     assert f"did you mean {NAME!r}?" in told[3]
     assert f"did you mean {DETECTOR.id!r}?" in told[5]
-    assert "channels" in told[8]
+    assert "did you mean 'channel'?" in told[8]
     assert "'rules'" in told[11]
 
 
@@ -80,7 +85,7 @@ def test_broken_toml_is_told_with_its_line(text: str, line: int) -> None:
 def test_the_template_holds_every_threshold_and_is_valid() -> None:
     text = rules.template()
     assert parse(text).limits() == {}
-    uncommented = "\n".join(line.removeprefix("# ") if " = " in line else line for line in text.splitlines())
+    uncommented = "\n".join(line.removeprefix("# ") if "  # " in line else line for line in text.splitlines())
     assert {name: set(values) for name, values in tomllib.loads(uncommented)["detectors"].items()} == {
         detector.id: {parameter.name for parameter in detector.parameters} for detector in DETECTORS if detector.parameters
     }
@@ -93,7 +98,7 @@ def test_routes_are_read() -> None:
     found = parse(
         """
         [[route]]
-        channels = ["slack", "pager"]
+        channels = ["slack", "webhook"]
         severity = "critical"
         match = {project = "math*", detector = "no_signal"}
         days = ["mon", "fri"]
@@ -105,7 +110,7 @@ def test_routes_are_read() -> None:
         """
     ).routes
     first, second = found
-    assert (first.channels, first.severity, first.matcher) == (("slack", "pager"), "critical", {"project": "math*", "detector": "no_signal"})
+    assert (first.channels, first.severity, first.matcher) == (("slack", "webhook"), "critical", {"project": "math*", "detector": "no_signal"})
     assert (first.days, str(first.begin), str(first.end), str(first.zone)) == (("mon", "fri"), "22:00:00", "06:30:00", "Europe/Berlin")
     assert (second.channels, second.severity, second.matcher, second.begin) == (("webhook",), "warning", {}, None)
 
