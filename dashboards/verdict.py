@@ -36,12 +36,12 @@ def onset(alert: AlertView) -> int:
 
 
 def lead(alerts: Sequence[AlertView], sentence: str = "") -> AlertView | None:
-    """The alert that speaks for a run: the one that ``sentence`` names, else of the most severe ones the one that was opened first."""
+    """The alert that speaks for a run: the one that ``sentence`` names, else of the most severe ones the one that began first."""
     if named := [alert for alert in alerts if alert.finding.get("title") and sentence.startswith(alert.finding["title"])]:
         return named[0]
     for severity in ("critical", "warning", "watch"):
         if found := [alert for alert in alerts if alert.severity == severity]:
-            return min(found, key=lambda alert: (alert.opened_step, alert.id))
+            return min(found, key=lambda alert: (onset(alert), alert.id))
     return None
 
 

@@ -2,6 +2,9 @@
 
 Alarms of a run that begin within :data:`WINDOW` rows of each other are one incident. Inside it, a symptom whose cause is an open alarm of at
 least the same severity, raised no later, is held: it is stored and shown, and nobody is told. When it outlives its cause, they are.
+
+A story ends with its damage: while the reward of the task lies where a fall has left it, no other alarm of that incident is over because its own
+sign has passed.
 """
 
 from __future__ import annotations
@@ -32,6 +35,16 @@ SYMPTOMS: Mapping[str, frozenset[str]] = {
     "entropy_low": frozenset(("no_signal", "learning_nothing")),
 }
 """Cause -> what follows from it. A number that is not finite spoils everything computed after it and explains every other alarm."""
+
+
+RUIN = "peak_and_fall"
+"""The detector whose alarm says that a run has lost what it had learned, for as long as that is so."""
+
+
+def lasts(alarm: Episode, book: Book) -> bool:
+    """Whether an alarm is kept open by the ruin that it is part of."""
+    ruin = book.episodes.get(RUIN)
+    return ruin is not None and ruin is not alarm and is_alarm(ruin.state) and is_alarm(alarm.state) and ruin.incident == alarm.incident
 
 
 def explains(cause: Episode, symptom: Episode) -> bool:

@@ -9,6 +9,7 @@ A book holds, per detector, the latest episode. An episode opens with the first 
 - *Identity is stable.* Uids are made from run, detector, episode and change: whoever judges the same rows again, after a crash or elsewhere,
   gets the same ones.
 - *Symptoms are held* while the alarm that explains them is open (:mod:`monitor.alerts.incident`).
+- *A story ends with its damage.* While a run is ruined, the quiet of the incident's other alarms is counted and ends nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from monitor.alerts.book import (
     organ_of,
     rank,
 )
-from monitor.alerts.incident import holder, joined
+from monitor.alerts.incident import holder, joined, lasts
 from monitor.detect.contract import Finding, Row
 
 __all__ = [
@@ -86,7 +87,7 @@ def advance(book: Book, row: Row, findings: Iterable[Finding]) -> tuple[Book, li
     changes: dict[str, _Change] = {}
     for detector in dict.fromkeys((*book.episodes, *worst)):
         before, found = book.episodes.get(detector), worst.get(detector)
-        after, reason = _quieter(before, row) if found is None else _louder(book.run, before, row, found)
+        after, reason = _quieter(book, before, row) if found is None else _louder(book, before, row, found)
         if after is not None:
             changes[detector] = (before, after, reason)
     return _settled(book, row, changes)
@@ -136,18 +137,18 @@ def _told(episode: Episode, book: Book) -> Episode:
     return dataclasses.replace(episode, held_by=held_by, told=episode.told if held_by else episode.state)
 
 
-def _louder(run: str, before: Episode | None, row: Row, finding: Finding) -> tuple[Episode | None, str]:
+def _louder(book: Book, before: Episode | None, row: Row, finding: Finding) -> tuple[Episode | None, str]:
     """The detector's condition holds on this row."""
     if before is not None and before.by_hand and rank(finding.severity) <= rank(before.severity):
         return dataclasses.replace(before, last_step=finding.step, last_index=row.index, quiet=0), ""
     if before is None or (not before.open and not _returns(before, row) and not _relived(before, finding)):
-        return _opened(run, 1 if before is None else before.number + 1, row, finding), "opened"
+        return _opened(book.run, 1 if before is None else before.number + 1, row, finding), "opened"
     rises = rank(finding.severity) > rank(before.state if before.open else before.severity)
     seen = dataclasses.replace(before, last_step=finding.step, last_index=row.index)
     if before.open:
         # Information beside an open alarm ("solved", a single spike) is not the condition that the alarm is about.
         if is_alarm(before.state) and finding.severity == "information":
-            return _quieter(before, row)
+            return _quieter(book, before, row)
         seen = dataclasses.replace(seen, quiet=0)
         return (_at(seen, finding), "rose") if rises else (seen, "")
     if _relived(before, finding) and not rises:
@@ -157,7 +158,7 @@ def _louder(run: str, before: Episode | None, row: Row, finding: Finding) -> tup
     return _at(reopened, finding), "reopened"
 
 
-def _quieter(before: Episode | None, row: Row) -> tuple[Episode | None, str]:
+def _quieter(book: Book, before: Episode | None, row: Row) -> tuple[Episode | None, str]:
     """The condition does not hold on this row; only rows that hold the detector's metric can say so."""
     if before is None or not (before.open or before.by_hand):
         return before, ""
@@ -165,7 +166,7 @@ def _quieter(before: Episode | None, row: Row) -> tuple[Episode | None, str]:
     if not here and before.finding.metric not in row.values:
         return before, ""
     quiet = before.quiet + 1
-    if quiet < before.needed_quiet:
+    if quiet < before.needed_quiet or (not here and lasts(before, book)):
         return dataclasses.replace(before, quiet=quiet), ""
     if before.by_hand:
         return dataclasses.replace(before, by_hand=False, quiet=0, closed_step=row.step, closed_index=row.index), ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from monitor.alerts.book import Book, Episode, is_alarm, onset, organ_of, rank
 from monitor.alerts.incident import roots
-from monitor.alerts.lifecycle import Book, Episode, is_alarm, organ_of, rank
 from monitor.detect.contract import OrganView
 
 STATES = ("healthy", "solved", "cannot judge", "watch", "warning", "critical")
@@ -15,7 +15,7 @@ STATES = ("healthy", "solved", "cannot judge", "watch", "warning", "critical")
 
 @dataclass(frozen=True, slots=True)
 class OrganVerdict:
-    """``since_step`` is where the leading alert opened; None without one."""
+    """``since_step`` is where the leading alert's condition began by its detector's estimate; None without an alert."""
 
     state: str
     sentence: str
@@ -41,14 +41,14 @@ def verdict(book: Book, organs: Mapping[str, OrganView]) -> Verdict:
     """The verdict of a run from its alerts and from how its organs look without them (``monitor.detect.fold.organs``).
 
     Where several alerts are open, the most severe speaks; among those one that none of the others causes, and of several the one that
-    opened first. The others are its reasons.
+    began first. The others are its reasons.
     """
     open_ = [episode for episode in book.open if episode.state != "information"]
     mentioned = [episode for episode in book.open if episode.state == "information"]
     parts = {name: _organ(view, [e for e in open_ if organ_of(e.finding) == name], mentioned, name) for name, view in organs.items()}
     if open_:
         leading = _leading(open_)
-        return Verdict(leading.state, _sentence(leading), _reasons(open_, leading), leading.opened_step, parts)
+        return Verdict(leading.state, _sentence(leading), _reasons(open_, leading), onset(leading)[0], parts)
     return _calm(parts)
 
 
@@ -68,25 +68,25 @@ def _calm(parts: Mapping[str, OrganVerdict]) -> Verdict:
 def _organ(view: OrganView, open_: list[Episode], mentioned: Iterable[Episode], name: str) -> OrganVerdict:
     if open_:
         leading = _leading(open_)
-        return OrganVerdict(leading.state, _sentence(leading), (*_reasons(open_, leading), *view.reasons), leading.opened_step)
+        return OrganVerdict(leading.state, _sentence(leading), (*_reasons(open_, leading), *view.reasons), onset(leading)[0])
     notes = tuple(_sentence(episode) for episode in mentioned if organ_of(episode.finding) == name)
     return OrganVerdict(view.state, view.sentence, (*notes, *view.reasons))
 
 
 def _leading(open_: Collection[Episode]) -> Episode:
     worst = max(rank(episode.state) for episode in open_)
-    return min(roots([e for e in open_ if rank(e.state) == worst]), key=lambda episode: (episode.opened_index, episode.number))
+    return min(roots([e for e in open_ if rank(e.state) == worst]), key=lambda episode: (*onset(episode), episode.number))
 
 
 def _reasons(open_: list[Episode], leading: Episode) -> tuple[str, ...]:
-    """What the leading alert rests on, then the other alerts in the order in which they opened."""
-    others = sorted((e for e in open_ if e is not leading), key=lambda episode: episode.opened_index)
-    return (leading.finding.evidence, *(f"{e.state} since step {e.opened_step}: {_lower(e.finding.title)}" for e in others))
+    """What the leading alert rests on, then the other alerts in the order in which they began."""
+    others = sorted((e for e in open_ if e is not leading), key=onset)
+    return (leading.finding.evidence, *(f"{e.state} since step {onset(e)[0]}: {_lower(e.finding.title)}" for e in others))
 
 
 def _sentence(episode: Episode) -> str:
     title = episode.finding.title.rstrip(".")
-    return f"{title}, since step {episode.opened_step}." if is_alarm(episode.state) or episode.state == "watch" else f"{title}."
+    return f"{title}, since step {onset(episode)[0]}." if is_alarm(episode.state) or episode.state == "watch" else f"{title}."
 
 
 def _lower(sentence: str) -> str:

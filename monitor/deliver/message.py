@@ -93,6 +93,12 @@ class Message:
         return tuple(rows)
 
     @property
+    def onset(self) -> int:
+        """The step at which the condition began by the detector's estimate, at the latest where the alert opened."""
+        since = self.finding.since_step
+        return self.opened_step if since is None else min(since, self.opened_step)
+
+    @property
     def paragraphs(self) -> tuple[tuple[str, str], ...]:
         """Pairs of label and sentence: why we think so, the likely reason, what to do, and what would prove us wrong."""
         finding = self.finding

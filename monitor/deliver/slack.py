@@ -54,8 +54,8 @@ def blocks(message: Message) -> list[dict[str, Any]]:
     for excerpt in message.excerpts:
         out += _rollout(excerpt)
     small = [f"{message.project} / {message.run_name}", f"step {message.step}", f"{message.organ}: {message.detector}"]
-    if message.opened_step != message.step:
-        small.append(f"since step {message.opened_step}")
+    if message.onset != message.step:
+        small.append(f"since step {message.onset}")
     if message.link and len(message.link) <= MAX_URL:
         out.append(_section_link(message.link))
     out.append({"type": "context", "elements": [{"type": "mrkdwn", "text": clipped(escaped(" · ".join(small)), MAX_FIELD)}]})

@@ -11,7 +11,8 @@ from monitor.detect.view import View
 
 
 def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
-    """``memory`` is of a fall that is not made good: the level before it (``best``), the lowest 5-row mean since (``low``), its severity."""
+    """``memory`` is of a fall that is not made good: the level before it (``best``), the lowest 5-row mean since (``low``), what there was to
+    lose (``room``) and its severity."""
     outcome = view.outcome
     if outcome is None:
         return memory, None
@@ -19,7 +20,8 @@ def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
         return _still_down(view, memory)
     signs = [s.says() for s in view.others()]
     severity = "critical" if outcome.share >= 0.5 and (outcome.rows >= 2 or signs) else memory.get("severity", "warning")
-    return {**_fallen(view, memory, outcome.best), "severity": severity}, view.finding(
+    room = float(f"{(outcome.best - outcome.recent) / outcome.share:.6g}")
+    return {**_fallen(view, memory, outcome.best), "room": memory.get("room", room), "severity": severity}, view.finding(
         PEAK_AND_FALL,
         severity,
         outcome.metric,
@@ -40,13 +42,15 @@ def _fallen(view: View, memory: State, best: float) -> State:
 
 def _still_down(view: View, memory: State) -> tuple[State, Finding | None]:
     """A fall holds until half of what it cost is won back. The gates alone would let a ruined run pass for well: once the bad rows are many,
-    they are what is usual."""
+    they are what is usual. While half of what there was is gone the fall is critical, however mildly it began."""
     if not memory:
         return {}, None
     kept = {**memory, **_fallen(view, memory, memory["best"])}
     recent = stats.mean(view.task.x[-5:])
     if recent >= (kept["best"] + kept["low"]) / 2:
         return {}, None
+    if kept["best"] - recent >= 0.5 * kept.get("room", math.inf):
+        kept["severity"] = "critical"
     return kept, view.finding(
         PEAK_AND_FALL,
         kept["severity"],

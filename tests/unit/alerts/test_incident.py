@@ -164,3 +164,19 @@ def test_every_open_alarm_is_told_or_held_by_an_open_one_and_cuts_change_nothing
     stored = lifecycle.load(json.loads(json.dumps(lifecycle.dump(half))))
     end, second = play({i: each for i, each in rows.items() if i >= cut}, stored, min(cut, len(rows)))
     assert first + second == seen and end == book
+
+
+def test_a_story_ends_with_its_damage() -> None:
+    """A bonus that has been farmed stops growing; while the task stays ruined, its alarm is not over."""
+
+    def states(ruined: int) -> dict[str, str]:
+        script: dict[int, dict[str, str]] = {index: {} for index in range(60)}
+        for index in range(5, 12):
+            script[index]["aux_divergence"] = "critical"
+        for index in range(8, ruined):
+            script[index]["peak_and_fall"] = "critical"
+        return {name: episode.state for name, episode in play(script)[0].episodes.items()}
+
+    assert states(ruined=60) == {"aux_divergence": "critical", "peak_and_fall": "critical"}
+    assert states(ruined=30) == {"aux_divergence": "resolved", "peak_and_fall": "resolved"}
+    assert states(ruined=0) == {"aux_divergence": "resolved"}

@@ -35,3 +35,9 @@ def test_the_alert_of_a_ruined_run_stays_open_and_that_of_a_recovered_one_resolv
 
     assert ends(reward((0.8, 40), (0.05, 150)))[-1] == "critical"
     assert ends(reward((0.8, 40), (0.05, 30), (0.8, 60)))[-1] == "resolved"
+
+
+def test_a_fall_that_began_mildly_is_critical_once_half_is_gone_for_good() -> None:
+    rows = [Row(i, i, values) for i, values in enumerate(reward((0.8, 40), (0.5, 20), (0.3, 40)))]
+    told = [change for change in judge("run", {}, rows, context()).transitions if change.finding.detector == "peak_and_fall"]
+    assert [change.to_state for change in told if change.alarms] == ["warning", "critical"]
