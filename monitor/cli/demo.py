@@ -199,25 +199,32 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="vitals-demo-")) if temporary else Path(arguments.data_dir)
     if temporary:
         folder.chmod(0o755)  # the embedded server does not run as root and must be able to enter
-    demo = Demo(folder, port, arguments.seed)
+    try:
+        with stack.only_one(folder):
+            return _play(Demo(folder, port, arguments.seed), check=arguments.check)
+    except KeyboardInterrupt:
+        say("stopping")
+        return 0
+    finally:
+        if temporary:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _play(demo: Demo, *, check: bool) -> int:
+    """Tell the story; with ``check`` return the exit code at its end, else stay up until interrupted."""
     try:
         demo.start()
         demo.watch(TIME_LIMIT)
         summary = demo.summary()
-        if arguments.check:
+        if check:
             say(json.dumps(summary))
             return 0 if summary["ok"] else 1
         _tell(demo, summary)
         while True:
             demo.supervisor.watch()
             time.sleep(0.2)
-    except KeyboardInterrupt:
-        say("stopping")
-        return 0
     finally:
         demo.stop()
-        if temporary:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tell(demo: Demo, summary: dict[str, Any]) -> None:

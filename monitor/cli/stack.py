@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import socket
 import sys
 import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,13 @@ class Database:
     def pid(self) -> int | None:
         return self._server.pid if self._server is not None else None
 
+    def last_words(self) -> str:
+        return f"its log is {self._folder / 'postgres.log'}"
+
+    @property
+    def exit_code(self) -> int | None:
+        return None
+
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()
@@ -132,9 +140,40 @@ def require_database(settings: Settings) -> None:
         raise CommandError(str(error)) from None
 
 
+def require_worker_settings(settings: Settings) -> None:
+    """Raises CommandError when a channel or the rules file that the worker would use is wrong."""
+    from monitor.settings import SettingsError, channels, rules
+
+    try:
+        channels(settings, rules(settings))
+    except SettingsError as error:
+        raise CommandError(str(error)) from None
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Holds ``folder`` for one supervisor: two would start and stop each other's Postgres. Raises CommandError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".supervisor").open("a")
+    except OSError as error:
+        raise CommandError(
+            f"cannot write in the data folder {folder} ({error.strerror}); choose another with --data-dir or VITALS_DATA_DIR"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CommandError(
+                f"another `vitals up` or `vitals demo` already runs in {folder}; stop it or choose another folder with --data-dir"
+            ) from None
+        yield
+
+
 def start_stack(supervisor: Supervisor, settings: Settings, say: Callable[[str], None], environment: Mapping[str, str] | None = None) -> str:
     """Start every part in order; returns the dashboards' address. ``environment`` reaches the collector and the worker. Raises CommandError."""
     require_free_port(settings.host, settings.port)
+    require_worker_settings(settings)
     if settings.database_url is None:
         say(f"Postgres: starting in {settings.data_dir} (the first start takes a few seconds)")
         supervisor.start(Database(settings.data_dir))

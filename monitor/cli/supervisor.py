@@ -17,6 +17,8 @@ from monitor.cli.errors import CommandError
 
 STOP_SECONDS = 10.0
 LONGEST_PAUSE = 30.0
+WRONG_SET_UP = 2
+"""The exit code by which a command says that its settings are wrong: starting it again soon is of no use."""
 
 
 class Part(Protocol):
@@ -34,6 +36,13 @@ class Part(Protocol):
 
     @property
     def pid(self) -> int | None: ...
+
+    def last_words(self) -> str:
+        """Why it is dead, in one sentence where that is known; empty otherwise."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs and where that is not known."""
 
     def stop(self) -> None:
         """End it, cleanly if it lets us, within a bounded time."""
@@ -68,7 +77,7 @@ class Process:
         deadline = time.monotonic() + self.ready_within
         while not self.ready():
             if not self.alive():
-                raise CommandError(f"{self.name} did not start: {_last_line(self.log)} (its log is {self.log})")
+                raise CommandError(f"{self.name} did not start: {self.last_words()}")
             if time.monotonic() > deadline:
                 raise CommandError(f"{self.name} was not ready within {self.ready_within:.0f} s (its log is {self.log})")
             time.sleep(0.05)
@@ -83,6 +92,9 @@ class Process:
     @property
     def exit_code(self) -> int | None:
         return self._process.poll() if self._process is not None else None
+
+    def last_words(self) -> str:
+        return f"{_last_line(self.log)} (its log is {self.log})"
 
     def stop(self) -> None:
         if self._process is None:
@@ -138,9 +150,11 @@ class Supervisor:
                 continue
             if kept.retry_at is None:
                 kept.quick_deaths = kept.quick_deaths + 1 if now - kept.started_at < LONGEST_PAUSE else 1
-                pause = min(LONGEST_PAUSE, 0.25 * 2 ** (kept.quick_deaths - 1))
+                wrong = kept.part.exit_code == WRONG_SET_UP
+                pause = LONGEST_PAUSE if wrong else min(LONGEST_PAUSE, 0.25 * 2 ** (kept.quick_deaths - 1))
                 kept.retry_at = now + pause
-                self._say(f"{kept.part.name} ended; starting it again in {pause:.2g} s")
+                words = kept.part.last_words()
+                self._say(f"{kept.part.name} ended{f': {words}' if words else ''}; starting it again in {pause:.2g} s")
             if now >= kept.retry_at:
                 kept.started_at, kept.retry_at = now, None
                 try:

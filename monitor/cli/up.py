@@ -42,17 +42,18 @@ def run(arguments: argparse.Namespace) -> int:
     settings = stack.load_settings(host=arguments.host, port=arguments.port, data_dir=arguments.data_dir)
     supervisor = Supervisor(say)
     end_cleanly()
-    try:
-        address = stack.start_stack(supervisor, settings, say)
-        say(f"\n  dashboards   {address}\n  send data    VITALS_URL={address}\n  stop         Ctrl-C\n")
-        while True:
-            supervisor.watch()
-            time.sleep(0.2)
-    except KeyboardInterrupt:
-        say("stopping")
-        return 0
-    finally:
-        supervisor.stop()
+    with stack.only_one(settings.data_dir):
+        try:
+            address = stack.start_stack(supervisor, settings, say)
+            say(f"\n  dashboards   {address}\n  send data    VITALS_URL={address}\n  stop         Ctrl-C\n")
+            while True:
+                supervisor.watch()
+                time.sleep(0.2)
+        except KeyboardInterrupt:
+            say("stopping")
+            return 0
+        finally:
+            supervisor.stop()
 
 
 def end_cleanly() -> None:

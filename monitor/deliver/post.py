@@ -21,6 +21,7 @@ TIMEOUT_S = 10.0
 
 MAX_RETRY_AFTER_S = 3600.0
 _ANSWER_BYTES = 4096
+_PRIVATE = "{host} is a private address; set VITALS_ALLOW_PRIVATE_WEBHOOKS=1 if messages may go there"
 _MESSAGE_AT_FAULT = frozenset((400, 413, 415, 422))
 _TRY_LATER = frozenset((408, 409, 425, 429))
 
@@ -39,6 +40,8 @@ class Poster:
             raise ChannelError("the address of the channel is not a URL") from None
         if self._url.scheme not in ("http", "https") or not self._url.host:
             raise ChannelError("the address of the channel must start with https:// or http:// and name a host")
+        if not private and _plainly_private(self._url.host) and not _proxied(self._url):
+            raise ChannelError(_PRIVATE.format(host=self._url.host))
         self._private = private
         self._timeout_s = timeout_s
         self._client: httpx.AsyncClient | None = None
@@ -94,10 +97,7 @@ async def public_address(host: str, port: int) -> str:
     addresses = [str(entry[4][0]) for entry in found]
     for address in addresses:
         if not ipaddress.ip_address(address.partition("%")[0]).is_global:
-            raise TransportError(
-                f"{host} is a private address; set VITALS_ALLOW_PRIVATE_WEBHOOKS=1 if messages may go there",
-                permanent=True,
-            )
+            raise TransportError(_PRIVATE.format(host=host), permanent=True)
     return addresses[0]
 
 
@@ -125,6 +125,14 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
     return min(max((until - now).total_seconds(), 0.0), MAX_RETRY_AFTER_S)
+
+
+def _plainly_private(host: str) -> bool:
+    """Whether ``host`` is private without asking any name server: an address that is not on the public internet, or this machine's name."""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _proxied(url: httpx.URL) -> bool:

@@ -6,6 +6,7 @@ out, and the next worker sends the same message with the same uid. Per run and c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -227,6 +228,12 @@ async def _samples(conn: AsyncConnection, run_id: int, step: int, n: int = 2) ->
         .limit(n)
     )
     return tuple(Sample(row.step, row.pick, row.turns, row.rewards) for row in rows)
+
+
+async def enable(conn: AsyncConnection, names: Sequence[str]) -> None:
+    """Ends the rest of disabled channels: whoever starts a worker has had the chance to set them right."""
+    fresh = {"failures": 0, "state": "ok", "rest_until": None, "probe_until": None}
+    await conn.execute(update(channel).where(channel.c.name.in_(names), channel.c.state == "disabled").values(**fresh))
 
 
 async def record(conn: AsyncConnection, due: Due, outcome: Outcome) -> None:

@@ -10,8 +10,8 @@ import asyncio
 import signal
 
 from monitor.settings import Settings, channels, rules
-from monitor.store import embedded
-from monitor.store.database import create_engine, require_current
+from monitor.store import deliveries, embedded
+from monitor.store.database import create_engine, require_current, transaction
 from monitor.worker.loop import Worker
 from monitor.worker.pace import Pace
 from monitor.worker.sending import compose
@@ -30,6 +30,8 @@ async def run(settings: Settings, *, pace: Pace = Pace()) -> None:
         loop.add_signal_handler(number, stop.set)
     try:
         await require_current(engine)
+        async with transaction(engine) as conn:
+            await deliveries.enable(conn, [channel.name for channel in carriers])
         await Worker(engine, carriers, routes=ruled.routes, link=settings.url, pace=pace, rules=ruled).run(stop)
     finally:
         await engine.dispose()

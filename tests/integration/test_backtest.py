@@ -41,7 +41,7 @@ async def stored(engine: AsyncEngine) -> None:
 
 async def test_a_replay_raises_what_the_worker_raised(engine: AsyncEngine, database_url: str) -> None:
     await stored(engine)
-    worker = Worker(engine, [Webhook("webhook", "http://127.0.0.1:9/never-called")])
+    worker = Worker(engine, [Webhook("webhook", "http://127.0.0.1:9/never-called", private=True)])
     while await worker.evaluate():
         pass
     async with engine.connect() as conn:

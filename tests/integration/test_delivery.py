@@ -181,7 +181,8 @@ async def test_private_targets_need_permission_and_the_alert_waits(engine: Async
     feed = await Feed(engine, "r1").start()
     with Receiver() as receiver:
         await feed.rows(good(3) + broken(1))
-        guarded = Worker(engine, [Webhook("webhook", receiver.url, SECRET)], pace=PACE)
+        elsewhere = receiver.url.replace("127.0.0.1", "127.1")  # a name that only looking it up shows to be private
+        guarded = Worker(engine, [Webhook("webhook", elsewhere, SECRET)], pace=PACE)
         await guarded.evaluate()
         await guarded.deliver(guarded.channels[0])
         assert not receiver.requests
@@ -190,6 +191,22 @@ async def test_private_targets_need_permission_and_the_alert_waits(engine: Async
         async with working(Worker(engine, [webhook(receiver)], pace=PACE)):
             await until_sent(engine, 1)
         assert len(receiver.requests) == 1
+
+
+async def test_a_disabled_channel_is_tried_again_when_a_worker_starts(engine: AsyncEngine) -> None:
+    feed = await Feed(engine, "r1").start()
+    with Receiver(lambda n: 404 if n == 1 else 204) as receiver:
+        await feed.rows(good(3) + broken(1))
+        worker = Worker(engine, [webhook(receiver)], pace=Pace(policy=Policy(disabled_s=3600)))
+        await worker.evaluate()
+        await worker.deliver(worker.channels[0])
+        assert [(row["state"], row["rest_until"] is None) for row in await rows_of(engine, select(channel))] == [("disabled", False)]
+        async with engine.begin() as conn:
+            await deliveries.enable(conn, ["another"])
+        assert [row["state"] for row in await rows_of(engine, select(channel))] == ["disabled"]
+        async with engine.begin() as conn:
+            await deliveries.enable(conn, ["webhook"])
+        assert [(row["state"], row["rest_until"]) for row in await rows_of(engine, select(channel))] == [("ok", None)]
 
 
 async def test_no_secret_reaches_the_log_or_the_database(engine: AsyncEngine, caplog) -> None:

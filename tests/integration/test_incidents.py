@@ -20,7 +20,7 @@ from monitor.store import incidents
 from monitor.store.tables import delivery
 from monitor.worker import Worker
 
-NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called")
+NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called", private=True)
 
 NOBODY = UUID(int=0)
 

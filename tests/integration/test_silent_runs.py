@@ -14,7 +14,7 @@ from monitor.store import ingest, presence
 from monitor.store.tables import alert, beat, blind, delivery, evaluation, run, transition
 from monitor.worker import Worker
 
-NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called")
+NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called", private=True)
 
 
 async def settle(worker: Worker) -> None:

@@ -15,7 +15,7 @@ from monitor.deliver.webhook import Webhook
 from monitor.store.tables import alert, delivery, evaluation, incident, run, silence, transition
 from monitor.worker import Pace, Worker
 
-NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called")
+NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called", private=True)
 
 
 async def judge_all(worker: Worker) -> None:
@@ -179,7 +179,7 @@ async def test_silences_and_routes_decide_who_is_told_and_muting_changes_no_stat
     for uid in ("quiet", "loud"):
         feed = await Feed(engine, uid, tags=["prod"] if uid == "loud" else []).start()
         await feed.rows(good(3) + broken(1))
-    other = Webhook("other", "http://127.0.0.1:9/never-called")
+    other = Webhook("other", "http://127.0.0.1:9/never-called", private=True)
     worker = Worker(engine, [NOWHERE, other], routes=[Route(("other",), {"tag": "prod"}), Route(("webhook",), {"project": "elsewhere"})])
     await judge_all(worker)
     query = select(run.c.uid, transition.c.to_state, transition.c.muted, delivery.c.channel)

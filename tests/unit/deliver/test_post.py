@@ -62,7 +62,15 @@ async def test_private_targets_are_refused(host):
 async def test_a_refused_target_is_never_connected(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
     with pytest.raises(TransportError, match="private address"):
-        await Poster("http://127.0.0.1:9/x").post(b"{}", {})
+        await Poster("http://127.1:9/x").post(b"{}", {})  # another spelling of 127.0.0.1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "[::1]", "localhost", "me.localhost"])
+def test_a_plainly_private_target_is_said_when_the_channel_is_made(monkeypatch, host):
+    monkeypatch.setenv("NO_PROXY", "*")
+    with pytest.raises(ChannelError, match="VITALS_ALLOW_PRIVATE_WEBHOOKS"):
+        Slack("slack", f"http://{host}/x")
+    Slack("slack", f"http://{host}/x", private=True)
 
 
 @pytest.mark.parametrize("url", ["", "ftp://host/x", "host/path", "https://", "http://host:port/x"])

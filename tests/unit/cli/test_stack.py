@@ -1,0 +1,61 @@
+"""What is checked before anything of the stack is started."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from monitor.cli import stack
+from monitor.cli.errors import CommandError
+from monitor.cli.supervisor import LONGEST_PAUSE, Process, Supervisor
+from monitor.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"VITALS_SLACK_WEBHOOK_URL": "hooks.slack.com/x"}, "VITALS_SLACK_WEBHOOK_URL"),
+        ({"VITALS_WEBHOOK_URL": "http://127.0.0.1:9/x"}, "VITALS_ALLOW_PRIVATE_WEBHOOKS"),
+        ({"VITALS_WEBHOOK_URL": "http://localhost/x"}, "VITALS_ALLOW_PRIVATE_WEBHOOKS"),
+        ({"VITALS_WEBHOOK_URL": "https://example.org/x", "VITALS_WEBHOOK_SECRET": "not base64"}, "VITALS_WEBHOOK_SECRET"),
+        ({"VITALS_RULES": "/no/such/file.toml"}, "VITALS_RULES"),
+    ],
+)
+def test_a_wrong_channel_or_rules_file_is_said_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], named: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    supervisor, settings = Supervisor(lambda line: None), Settings(port=0, data_dir=tmp_path / "data")
+    with pytest.raises(CommandError, match=named):
+        stack.start_stack(supervisor, settings, lambda line: None)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:
+    with stack.only_one(tmp_path), pytest.raises(CommandError, match="already runs in"), stack.only_one(tmp_path):
+        pass
+    with stack.only_one(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CommandError, match="choose another with --data-dir"), stack.only_one(tmp_path / "file" / "data"):
+        pass
+
+
+def test_a_part_that_is_wrongly_set_up_says_why_and_is_not_hammered(tmp_path: Path) -> None:
+    told: list[str] = []
+    supervisor = Supervisor(told.append)
+    part = Process("worker", [sys.executable, "-c", "print('VITALS_X: is wrong.'); raise SystemExit(2)"], tmp_path / "log", lambda: True)
+    supervisor.start(part)
+    deadline = time.monotonic() + 20
+    while part.alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    supervisor.watch()
+    supervisor.stop()
+    assert "VITALS_X: is wrong." in told[-1] and f"again in {LONGEST_PAUSE:.0f} s" in told[-1]
