@@ -46,6 +46,9 @@ format: install ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+bench: install ## the speed and judgement figures, one after the other, on a quiet machine (about ten minutes)
+	for bench in slim sdk_log sdk_faults instruments ingest detect_speed trainer_overhead; do $(BIN)/python -m bench.$$bench || exit 1; done
+
 migrate: install ## bring the database named by VITALS_DATABASE_URL (or the embedded one) up to date
 	$(BIN)/vitals migrate
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -621,3 +621,18 @@ HISTOGRAMS: tuple[Histogram, ...] = (
 """Completion lengths resolve single tokens up to 8, then quarter octaves to 110,000; weights eighths of a decade from 1e-4 to 1e4."""
 
 HISTOGRAM_BY_NAME = {histogram.name: histogram for histogram in HISTOGRAMS}
+
+MAX_COUNT = 2**53
+"""The largest count that a browser can tell from its neighbours."""
+
+
+def histogram_problem(name: str, counts: Sequence[int]) -> str | None:
+    """Why ``counts`` cannot be stored as the histogram ``name``, or None."""
+    histogram = HISTOGRAM_BY_NAME.get(name)
+    if histogram is None:
+        return f"is no histogram of the catalogue ({', '.join(HISTOGRAM_BY_NAME)})"
+    if len(counts) != histogram.bins:
+        return f"holds {len(counts)} counts, must be {histogram.bins}"
+    if min(counts) < 0 or max(counts) > MAX_COUNT:
+        return "holds a count that is negative or too large"
+    return None

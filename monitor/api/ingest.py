@@ -58,7 +58,7 @@ def build_router(engine: AsyncEngine, intake: Intake, upkeep: Upkeep, url: str) 
         ack.refused = [*parsed.refused, *map(parsed.in_message, ack.refused)]
         intake.count(ack)
         upkeep.poke()
-        return reply(ack)
+        return reply(ack) if ack.accepted or ack.duplicate or not ack.refused else nothing_kept(ack)
 
     @router.post("/runs/{run}/finish", summary="Say that a run ended", openapi_extra=described(RunEnd))
     async def finish(run: str, request: Request) -> Response:
@@ -69,6 +69,15 @@ def build_router(engine: AsyncEngine, intake: Intake, upkeep: Upkeep, url: str) 
         return reply({"state": state})
 
     return router
+
+
+def nothing_kept(ack: Ack) -> Response:
+    """The answer to a batch of which no item could be stored: an error, so that a client that looks at the status alone notices, with every
+    refusal."""
+    first = ack.refused[0]
+    sentence = f"Nothing of the batch was stored; the first problem: {first.kind} {first.index}, {first.field}: {first.reason}."
+    body = {"error": sentence, "field": first.field, **msgspec.to_builtins(ack)}
+    return Response(msgspec.json.encode(body), 422, media_type="application/json")
 
 
 def reply(message: Any) -> Response:

@@ -100,7 +100,7 @@ class Courier:
         answer = self.transport.post(self._path("batches"), parcel.body(self.spool.attempt))
         if answer.ok and not isinstance(answer.body.get("accepted"), int):
             answer = Answer(answer.status, problem=NOT_A_COLLECTOR)
-        if answer.ok:
+        if answer.ok or (answer.status == 422 and isinstance(answer.body.get("refused"), list)):
             self._hear(answer)
             refusals = answer.body.get("refused")
             refused_rows = self._report(refusals if isinstance(refusals, list) else [])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from monitor import wire
+from monitor.metrics import histogram_problem, name_problem
 
 ROW, ROLLOUT, EVENT, DROPPED, END = b"R", b"O", b"E", b"D", b"X"
 """The first byte of a line says what the JSON after it is."""
@@ -22,10 +23,44 @@ def row_line(step: int, at: float, values: Mapping[str, Any], hists: Mapping[str
     try:
         text = _fast({"step": step, "at": at, "values": values, "hists": hists})
     except (TypeError, ValueError):
-        counts = {str(name): [_count(count) for count in counts] for name, counts in hists.items()}
         named = {str(name): number(value) for name, value in values.items()}
-        text = _fast({"step": step, "at": at, "values": named, "hists": counts})
+        text = _fast({"step": step, "at": at, "values": named, "hists": {str(name): counted(counts) for name, counts in hists.items()}})
     return ROW + text.encode()
+
+
+def usable(values: Mapping[Any, Any], hists: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, list[int]], list[tuple[str, str]]]:
+    """The values and histograms that the collector will take, and name and problem of the others: one bad value must not cost the row."""
+    kept: dict[str, Any] = {}
+    shapes: dict[str, list[int]] = {}
+    left_out: list[tuple[str, str]] = []
+    for name, value in values.items():
+        spelled = value if type(value) is float else number(value)
+        problem = name_problem(name)
+        if problem is None and len(kept) >= wire.MAX_METRICS_PER_ROW:
+            problem = f"a row holds at most {wire.MAX_METRICS_PER_ROW} metrics"
+        if problem is None and isinstance(spelled, (str, int)):
+            problem = _no_number(spelled)
+        if problem is None:
+            kept[name] = spelled
+        else:
+            left_out.append((str(name)[:40], problem))
+    for name, counts in hists.items():
+        whole = counted(counts)
+        if problem := histogram_problem(name, whole):
+            left_out.append((str(name)[:40], f"it {problem}"))
+        else:
+            shapes[name] = whole
+    return kept, shapes, left_out
+
+
+def _no_number(value: str | int) -> str | None:
+    try:
+        wire.read_number(value)
+    except OverflowError:
+        return "it is too large for a number"
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def number(value: Any) -> float | int | str | None:
@@ -40,6 +75,11 @@ def number(value: Any) -> float | int | str | None:
         return wire.spell(float(value))
     except (TypeError, ValueError, RuntimeError, OverflowError):
         return repr(value)[:100]
+
+
+def counted(counts: Iterable[Any]) -> list[int]:
+    """Counts of other libraries as integers; what is no count is -1, which no histogram takes."""
+    return [_count(count) for count in counts]
 
 
 def _count(value: Any) -> int:

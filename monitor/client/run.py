@@ -248,7 +248,7 @@ class Run:
             lines: list[bytes] = []
             while len(lines) < ROWS_PER_WRITE and (queue := self._rollouts or self._rows):
                 try:
-                    lines.append(_line(queue.popleft()))
+                    lines.append(_line(self._fitting(queue.popleft())))
                 except Exception as error:
                     self._lost.append("rollouts" if queue is self._rollouts else "rows")
                     self._say("encode", f"a record was left out: {type(error).__name__}: {error}")
@@ -261,6 +261,19 @@ class Run:
         if not moved and self._spool.unsettled:
             self._spool.append(())
         return moved
+
+    def _fitting(self, record: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``record`` without the values of a row that are no numbers or have no usable name; they are counted, and each name is told once.
+        Raises ValueError when nothing is left of it."""
+        if len(record) != 4 or isinstance(record[1], str):
+            return record
+        kept, shapes, left_out = encode.usable(record[2], record[3])
+        for name, problem in left_out:
+            self._lost.append("values")
+            self._say(f"value {name}", f"{name!r} is left out of a row: {problem}")
+        if left_out and not kept and not shapes:
+            raise ValueError("nothing in it could be used")
+        return (*record[:2], kept, shapes)
 
     def _send(self) -> None:
         """The sender thread: spool to collector, what an earlier process of the run left behind first."""

@@ -93,7 +93,7 @@ def _answer(status: int, text: bytes, retry_after: str | None) -> Answer:
         if not isinstance(body, dict) or not body:
             return Answer(status, problem=NOT_A_COLLECTOR)
         return Answer(status, body)
-    detail = body.get("detail", body) if isinstance(body, dict) else text[:200].decode("utf-8", "replace")
+    detail = body.get("error", body.get("detail", body)) if isinstance(body, dict) else text[:200].decode("utf-8", "replace")
     problem = f"HTTP {status}: {detail if isinstance(detail, str) else json.dumps(detail)[:500]}"
     return Answer(status, body if isinstance(body, dict) else {}, problem, _seconds(retry_after))
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from monitor.metrics import HISTOGRAM_BY_NAME, MAX_NAME_LENGTH, name_problem
+from monitor.metrics import MAX_NAME_LENGTH, histogram_problem, name_problem
 from monitor.wire import (
     MAX_METRICS_PER_ROW,
     MAX_ROLLOUT_BYTES,
@@ -29,7 +29,6 @@ from monitor.wire import (
 
 MAX_STEP = 2**53
 """The largest step that a browser can tell from its neighbours."""
-MAX_COUNT = 2**53
 MAX_LIST = 1000
 MAX_DEPTH = 50
 _LAST_SECOND = 253402300799.0
@@ -96,7 +95,8 @@ def check_row(row: Row) -> StorableRow:
     values = row.values
     vals = [value if type(value := values[name]) is float else _number(f"values.{name}", value) for name in metrics.names]
     for name, counts in row.hists.items():
-        _check_hist(name, counts)
+        if problem := histogram_problem(name, counts):
+            raise BadField(f"hists.{name[:40]}", problem)
     return StorableRow(step, check_time("at", row.at), metrics, vals, row.hists)
 
 
@@ -138,16 +138,6 @@ def _number(field: str, value: Number) -> float | None:
         raise BadField(field, "is too large for a number") from None
     except (TypeError, ValueError) as error:
         raise BadField(field, str(error)) from None
-
-
-def _check_hist(name: str, counts: list[int]) -> None:
-    histogram = HISTOGRAM_BY_NAME.get(name)
-    if histogram is None:
-        raise BadField(f"hists.{name[:40]}", f"is no histogram of the catalogue ({', '.join(HISTOGRAM_BY_NAME)})")
-    if len(counts) != histogram.bins:
-        raise BadField(f"hists.{name}", f"holds {len(counts)} counts, must be {histogram.bins}")
-    if min(counts) < 0 or max(counts) > MAX_COUNT:
-        raise BadField(f"hists.{name}", "holds a count that is negative or too large")
 
 
 def check_rollout(rollout: Rollout) -> StorableRollout:

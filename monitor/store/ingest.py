@@ -17,9 +17,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from monitor.metrics import MAX_COUNT
 from monitor.store import novelty
 from monitor.store.checks import (
-    MAX_COUNT,
     BadField,
     MetricSet,
     StorableEvent,

@@ -254,3 +254,11 @@ async def test_the_background_work_starts_and_ends_with_the_application(engine: 
     api = application.build(load(), engine)
     async with api.router.lifespan_context(api), client_for(api) as client:
         assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_a_batch_of_which_nothing_is_kept_is_an_error_with_every_refusal(client: httpx.AsyncClient) -> None:
+    await post(client, {"attempt": "a", "seq": 1, "rows": []})
+    bad = {"attempt": "a", "seq": 1, "rows": [{"step": "x", "at": 1.0, "values": {"m": 1}}, {"step": 1, "at": 1.0, "values": {"m": "high"}}]}
+    answer = await post(client, bad)
+    assert answer.status_code == 422 and [one["index"] for one in answer.json()["refused"]] == [0, 1]
+    assert answer.json()["error"].startswith("Nothing of the batch was stored") and answer.json()["accepted"] == 0

@@ -137,6 +137,15 @@ def test_a_refused_row_is_told_by_name_and_counted(courier: Courier, collector: 
     assert capsys.readouterr().err == "vitals: the collector left out a row: values.x: 'abc' is not a number\n"
 
 
+def test_a_batch_of_which_nothing_is_kept_names_each_refusal(courier: Courier, collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    refusals = [{"kind": "row", "index": i, "field": f"values.{i}", "reason": "is wrong"} for i in range(3)]
+    answer = json.dumps({"error": "nothing", "field": "values.0", "accepted": 0, "duplicate": 0, "refused": refusals, "requests": ["stop"]}).encode()
+    collector.behave = once(Reply(422, answer))
+    run_out(courier)
+    assert (courier.rows, courier.refused, courier.refused_rows, courier.requests) == (0, 3, 3, {"stop"})
+    assert len(capsys.readouterr().err.splitlines()) == 3
+
+
 def test_a_refused_start_keeps_the_rows(courier: Courier, collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
     collector.behave = lambda path, message: Reply(422, b'{"detail": "project: is empty"}')
     assert courier.step() == 300.0

@@ -13,6 +13,8 @@ import torch
 
 import monitor.client
 from monitor.client import leftovers
+from monitor.metrics import HISTOGRAM_BY_NAME
+from monitor.wire import MAX_METRICS_PER_ROW
 from tests.unit.client.receiver import Receiver, Reply, eventually, receiving
 
 NOWHERE = "http://127.0.0.1:9"
@@ -129,6 +131,24 @@ def test_log_never_raises(collector: Receiver, capsys: pytest.CaptureFixture[str
     assert run.stats.dropped == 8
     assert collector.batches[-1]["dropped"] == {"rows": 6, "rollouts": 2}
     assert "a row was left out" in capsys.readouterr().err
+
+
+def test_a_bad_value_costs_only_itself(collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    bins = [1] * HISTOGRAM_BY_NAME["adv.hist"].bins
+    run = monitor.client.start("p", "n")
+    run.log(
+        {"x": 1.0, "y" * 300: 2.0, "z": "high", 7: 3.0, "inf": "Infinity", "huge": 10**400}, hists={"adv.hist": bins, "iw.hist": [1, 2], "own": [3]}
+    )
+    run.log({f"m{i}": float(i) for i in range(MAX_METRICS_PER_ROW + 2)})
+    run.log({"z": object()})
+    run.finish()
+    first, second = collector.rows()
+    assert first["values"] == {"x": 1.0, "inf": "Infinity"} and first["hists"] == {"adv.hist": bins}
+    assert len(second["values"]) == MAX_METRICS_PER_ROW
+    assert collector.batches[-1]["dropped"] == {"values": 9, "rows": 1}
+    told = capsys.readouterr().err
+    assert "'z' is left out of a row: 'high' is not a number" in told and "must be a string, not int" in told
+    assert f"at most {MAX_METRICS_PER_ROW} metrics" in told and "must be 66" in told and "no histogram of the catalogue" in told
 
 
 def test_a_finished_or_disabled_run_takes_everything_and_sends_nothing(collector: Receiver) -> None:
