@@ -76,6 +76,18 @@ CATALOGUE: tuple[Metric, ...] = (
     # reward
     _m("reward.task.mean", "reward", "reward", -INF, INF, "Task reward", "mean over S of the verifiable task score alone", _SEQS, "up"),
     _m("reward.aux.mean", "reward", "reward", -INF, INF, "Auxiliary reward", "mean over S of the weighted sum of every non-task reward", _SEQS),
+    _m(
+        "reward.aux.share",
+        "reward",
+        "fraction",
+        -INF,
+        INF,
+        "Auxiliary share of the signal",
+        "within-group covariance of the auxiliary and the total reward over the within-group variance of the total reward, pooled over groups; "
+        "1 less it is the task's share",
+        _GROUPS,
+        "down",
+    ),
     _m("reward.total.mean", "reward", "reward", -INF, INF, "Total reward", "mean over S of the weighted sum of all rewards", _SEQS, "up"),
     _m("reward.total.std", "reward", "reward", 0, INF, "Total reward spread", "standard deviation over S of the total reward"),
     _m(

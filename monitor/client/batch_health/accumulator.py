@@ -15,7 +15,7 @@ SUMS = (
     *("value.n", "value", "return.n", "return", "return.2", "error", "error.2"),
     *("rep.n", "rep.same", "rep.grams", "rep.distinct"),
     *("sequences", "task.n", "task", "pass", "aux.n", "aux", "total.n", "total", "total.2", "audit.n", "audit"),
-    *("group.n", "group.pass", "group.fail", "group.flat", "group.std"),
+    *("group.n", "group.pass", "group.fail", "group.flat", "group.std", "group.var", "group.aux_cov"),
     *("adv.n", "adv", "adv.nonzero", "len.n", "len", "truncated.n", "truncated", "stale.n", "stale"),
     *("turns.n", "turns", "calls.n", "calls", "failures.n", "failures", "errors.n", "errors"),
 )

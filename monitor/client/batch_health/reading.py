@@ -49,6 +49,8 @@ def metrics_of(sums: Mapping[str, float], maxes: Mapping[str, float], parts: Map
         out["group.all_pass_frac"] = sums["group.pass"] / sums["group.n"]
         out["group.all_fail_frac"] = sums["group.fail"] / sums["group.n"]
         out["group.mixed_frac"] = max(0.0, sums["group.n"] - sums["group.pass"] - sums["group.fail"]) / sums["group.n"]
+    if not sums["group.var"] <= 0:
+        out["reward.aux.share"] = sums["group.aux_cov"] / sums["group.var"]
     if sums["return.n"] > 1:
         spread = _variance(sums["return.2"], sums["return"], sums["return.n"])
         left = _variance(sums["error.2"], sums["error"], sums["return.n"])

@@ -43,12 +43,17 @@ def reward_terms(
     if audit is not None:
         terms.sums |= {"audit.n": _count(audit), "audit": audit.sum()}
     if groups is not None:
-        terms.sums |= _group_sums(groups, score, total, full_score, least_score)
+        terms.sums |= _group_sums(groups, score, total, torch.stack(aux).sum(0) if aux else None, full_score, least_score)
     return terms
 
 
 def _group_sums(
-    groups: torch.Tensor, score: torch.Tensor | None, total: torch.Tensor | None, full_score: float, least_score: float
+    groups: torch.Tensor,
+    score: torch.Tensor | None,
+    total: torch.Tensor | None,
+    aux: torch.Tensor | None,
+    full_score: float,
+    least_score: float,
 ) -> dict[str, torch.Tensor]:
     """Sums over groups without reading how many there are: N slots, of which the first ``number of groups`` are filled."""
     column = total if total is not None else score
@@ -69,11 +74,14 @@ def _group_sums(
         sums |= {"group.pass": (passed & filled).sum(dtype=dtype), "group.fail": (failed & filled).sum(dtype=dtype)}
     if total is not None:
         ranked = total[order]
-        mean = zeros.scatter_add(0, place, ranked) / size.clamp(min=1)
-        square = zeros.scatter_add(0, place, (ranked - mean[place]).square()) / size.clamp(min=1)
         top = zeros.scatter_reduce(0, place, ranked, "amax", include_self=False)
         low = zeros.scatter_reduce(0, place, ranked, "amin", include_self=False)
+        mean = zeros.scatter_add(0, place, ranked) / size.clamp(min=1)
+        apart = torch.where((top == low)[place], 0.0, ranked - mean[place])
+        square = zeros.scatter_add(0, place, apart.square()) / size.clamp(min=1)
         sums |= {"group.flat": ((top == low) & filled).sum(dtype=dtype), "group.std": torch.where(filled, square.sqrt(), zeros).sum()}
+        if aux is not None:
+            sums |= {"group.var": apart.square().sum(), "group.aux_cov": (apart * aux[order]).sum()}
     return sums
 
 

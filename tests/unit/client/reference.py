@@ -71,7 +71,10 @@ def batch_metrics(
     members = {g: [i for i, other in enumerate(groups) if other == g] for g in set(groups)}
     passed = np.mean([all(task[i] >= 1 for i in m) for m in members.values()])
     failed = np.mean([all(task[i] <= 0 for i in m) for m in members.values()])
+    apart = np.concatenate([total[m] - total[m].mean() for m in members.values()])
+    aux_apart = np.concatenate([style[m] - style[m].mean() for m in members.values()])
     out = {
+        **({"reward.aux.share": (apart * aux_apart).sum() / (apart**2).sum()} if (apart**2).sum() else {}),
         "reward.task.mean": task.mean(),
         "reward.pass_rate": (task >= 1).mean(),
         "reward.aux.mean": style.mean(),

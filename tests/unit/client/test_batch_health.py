@@ -314,3 +314,19 @@ def test_gradients_are_neither_needed_nor_touched() -> None:
     assert batch["logp"].grad is None
     health.pack(grad_norm=batch["logp"].sum())
     assert health.collect() is not None
+
+
+def share(task: list[float], style: list[float], groups: list[int]) -> float | None:
+    health = BatchHealth()
+    health.observe_batch({"task": task, "style": style}, groups)
+    health.pack(0)
+    reading = health.collect()
+    assert reading is not None
+    return reading.values.get("reward.aux.share")
+
+
+def test_the_auxiliary_share_says_which_reward_tells_the_samples_of_a_group_apart() -> None:
+    assert share([1, 0, 1, 0], [0.3, 0.3, 0.1, 0.1], [0, 0, 1, 1]) == 0.0
+    assert share([1, 1, 0, 0], [0.3, 0.0, 0.0, 0.3], [0, 0, 1, 1]) == pytest.approx(1.0)
+    assert share([1, 0], [-1.0, 0.0], [0, 0]) is None, "they cancel: nothing is told apart"
+    assert share([0.1, 0.1, 0.1], [0.2, 0.2, 0.2], [0, 0, 0]) is None
