@@ -81,10 +81,11 @@ def context(
     aux: Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
     limits: Mapping[str, Mapping[str, float]] | None = None,
+    framework: str | None = None,
 ) -> Context:
     """The context of a run as declared; what it does not declare has the catalogue's names. The sum of
     the auxiliary rewards is always among them."""
-    declared: dict[str, Any] = {"algorithm": algorithm, "signal": signal, "config": config or {}, "limits": limits or {}}
+    declared: dict[str, Any] = {"algorithm": algorithm, "signal": signal, "config": config or {}, "limits": limits or {}, "framework": framework}
     if task:
         declared["task"] = task
     declared["aux"] = tuple(dict.fromkeys((*aux, AUXILIARY)))

@@ -109,6 +109,7 @@ def context_of(log: Log, limits: Mapping[str, Mapping[str, float]] | None = None
         aux=log.roles.aux,
         config=config if isinstance(config, Mapping) else {},
         limits=limits,
+        framework=log.framework.id,
     )
 
 

@@ -326,7 +326,7 @@ def share(task: list[float], style: list[float], groups: list[int]) -> float | N
 
 
 def test_the_auxiliary_share_says_which_reward_tells_the_samples_of_a_group_apart() -> None:
-    assert share([1, 0, 1, 0], [0.3, 0.3, 0.1, 0.1], [0, 0, 1, 1]) == 0.0
+    assert share([1, 0, 1, 0], [0.3, 0.3, 0.1, 0.1], [0, 0, 1, 1]) == pytest.approx(0.0, abs=1e-12)
     assert share([1, 1, 0, 0], [0.3, 0.0, 0.0, 0.3], [0, 0, 1, 1]) == pytest.approx(1.0)
     assert share([1, 0], [-1.0, 0.0], [0, 0]) is None, "they cancel: nothing is told apart"
     assert share([0.1, 0.1, 0.1], [0.2, 0.2, 0.2], [0, 0, 0]) is None
