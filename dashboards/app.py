@@ -2,7 +2,7 @@
 
 Traps of Dash's FastAPI backend that this module steps around: a synchronous callback would hold the event loop and with it ingest, so every
 callback is ``async`` (a test insists); the first request may be a deep link, so the assets are set up here and not on a first visit to ``/``;
-unknown paths under ``/api`` must not be answered with a page, so they get their own 404 before Dash's catch-all takes the rest.
+unknown paths under ``/api`` must not be answered with a page, so they get their own 404; and Dash's catch-all would answer 200 to every address.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import plotly
 from dash import Dash, dcc, html
-from fastapi import FastAPI, HTTPException
-from fastapi.responses import FileResponse
+from dash.backends._fastapi import reset_current_request, set_current_request
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import FileResponse, HTMLResponse
 
 from dashboards import pages
 from dashboards.pages import House
@@ -77,7 +78,21 @@ def attach(api: FastAPI, engine: Database, settings: Any) -> Dash:
     app.layout = shell(base)
     pages.register(app, house)
     app._setup_server()
+    _documents(api, app, house)
     return app
+
+
+def _documents(api: FastAPI, app: Dash, house: House) -> None:
+    """Every page's document is the same; its status says whether the address names anything. Stands before Dash's own route for the rest."""
+
+    @api.get(f"{house.base}{{rest:path}}", include_in_schema=False)
+    async def document(request: Request, rest: str) -> HTMLResponse:
+        status = 200 if await pages.exists(house, request.url.path) else 404
+        token = set_current_request(request)
+        try:
+            return HTMLResponse(app.index(), status)
+        finally:
+            reset_current_request(token)
 
 
 def _own_routes(api: FastAPI, base: str) -> None:

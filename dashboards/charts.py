@@ -33,11 +33,13 @@ QUESTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One series of a chart and what its legend calls it. ``beside`` lines get an axis of their own where their scale would flatten the others."""
+    """One series of a chart and what its legend calls it. ``beside`` lines get an axis of their own where their scale would flatten the others;
+    ``dashed`` ones leave the line seen that they follow closely."""
 
     metric: str
     label: str
     beside: bool = False
+    dashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,11 @@ def _rewards(names: Iterable[str], labels: dict[str, str], task: str | None, aux
     """The task first, then the verifier that is not trained on, then everything that only helps."""
     known = set(names)
     lines = [Line(task, task)] if task in known and task not in labels else []
-    lines += [Line(name, label, name not in ("reward.task.mean", "reward.audit.mean")) for name, label in labels.items() if name in known]
+    lines += [
+        Line(name, label, beside=name not in ("reward.task.mean", "reward.audit.mean"), dashed=name == "reward.audit.mean")
+        for name, label in labels.items()
+        if name in known
+    ]
     return lines + [Line(name, name, True) for name in aux if name in known and name not in labels and not name.startswith("reward.aux.")]
 
 

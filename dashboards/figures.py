@@ -17,13 +17,17 @@ SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault")
 """Kinds that change how curves are to be read. Checkpoints are too many to draw; the list of events has them."""
 
 
+COUNTED = frozenset(("s", "tokens", "tokens/s", "samples", "sequences", "groups", "steps", "turns", "calls", "versions"))
+"""Units whose large and small values read well with the letters of SI prefixes; other quantities get powers of ten."""
+
+
 def figure(chart: Chart) -> dict[str, Any]:
     """A chart without its data: one trace per line, in the order of the legend."""
     return {"data": [_trace(chart, slot, line) for slot, line in enumerate(chart.lines)], "layout": _layout(chart)}
 
 
 def _trace(chart: Chart, slot: int, line: Line) -> dict[str, Any]:
-    trace: dict[str, Any] = {"name": line.label, "meta": {"metric": line.metric, "slot": slot, "beside": line.beside}}
+    trace: dict[str, Any] = {"name": line.label, "meta": {"metric": line.metric, "slot": slot, "beside": line.beside, "dashed": line.dashed}}
     if chart.kind == "heat":
         return trace | {"type": "heatmap", "showscale": False, "zsmooth": False, "hoverongaps": False}
     trace |= {"type": "scatter", "mode": "lines", "connectgaps": False}
@@ -36,7 +40,7 @@ def _layout(chart: Chart) -> dict[str, Any]:
     yaxis: dict[str, Any] = {
         "type": "log" if chart.log else "linear",
         "automargin": False,
-        "exponentformat": "SI",
+        "exponentformat": "SI" if chart.unit in COUNTED else "power",
         "fixedrange": True,
         "nticks": 5,
         "zeroline": False,
@@ -53,14 +57,23 @@ def _layout(chart: Chart) -> dict[str, Any]:
     return {
         "autosize": True,
         "showlegend": False,
-        "margin": {"l": 46, "r": 12, "t": 10, "b": 26},
+        "margin": {"l": 46, "r": 12, "t": 10, "b": 32},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hovermode": "closest" if chart.kind == "heat" else "x unified",
         "hoverdistance": 40,
         "dragmode": "zoom",
         "uirevision": chart.id,
-        "xaxis": {"nticks": 6, "zeroline": False, "showgrid": False, "exponentformat": "SI", "ticks": "", "showspikes": True, "spikethickness": 1},
+        "xaxis": {
+            "nticks": 6,
+            "zeroline": False,
+            "showgrid": False,
+            "exponentformat": "SI",
+            "ticks": "",
+            "ticklabelstandoff": 7,
+            "showspikes": True,
+            "spikethickness": 1,
+        },
         "yaxis": yaxis,
         "yaxis3": {**yaxis, "overlaying": "y", "tickmode": "auto", "side": "right", "showgrid": False, "visible": False},
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},

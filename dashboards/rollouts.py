@@ -10,6 +10,7 @@ from typing import Any
 from dash import html
 
 from dashboards.words import number
+from monitor.detect.words import counted
 from monitor.store.queries import RolloutView
 
 ROLES = {"prompt": "Prompt", "agent": "Policy", "observation": "Environment"}
@@ -44,7 +45,7 @@ def reader(steps: Sequence[int], step: int | None, samples: Sequence[RolloutView
             _go("Earlier", steps[place - 1] if place > 0 else None),
             html.B(f"Step {step:,}"),
             _go("Later", steps[place + 1] if place + 1 < len(steps) else None),
-            html.Span(f"{place + 1} of {len(steps)} steps with samples", className="dim"),
+            html.Span(f"{place + 1} of {counted(len(steps), 'step')} with samples", className="dim"),
         ],
         className="steps",
     )
@@ -68,7 +69,12 @@ def _sample(sample: RolloutView) -> Any:
     head = html.Header([html.H3(sample.pick.capitalize()), *notes])
     turns: list[Any] = [_speech(role, texts) for role, texts in _speeches(sample.turns)]
     if sample.shortened:
-        turns.append(html.P(f"{sample.shortened:,} characters were cut to keep the sample small.", className="dim"))
+        turns.append(
+            html.P(
+                f"{counted(sample.shortened, 'character')} {'was' if sample.shortened == 1 else 'were'} cut to keep the sample small.",
+                className="dim",
+            )
+        )
     return html.Article([head, html.Dl(paid, className="paid"), html.Div(turns, className="turns")], className=f"card sample pick-{sample.pick}")
 
 

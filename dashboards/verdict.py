@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dash import html
 
 from dashboards.charts import TITLES
 from dashboards.words import moment, number, pill
+from monitor.detect.words import counted
 from monitor.metrics import ORGANS, describe
 from monitor.store.queries import AlertView, RunView
 
 
-def banner(run: RunView, alerts: Sequence[AlertView]) -> list[Any]:
-    """The contents of the verdict's section. ``alerts`` are all of the run's."""
+def banner(run: RunView, alerts: Sequence[AlertView], drawn: Collection[str] = ORGANS) -> list[Any]:
+    """The contents of the verdict's section. ``alerts`` are all of the run's; ``drawn`` are the organs that have charts to jump to."""
     verdict = run.verdict
     state = verdict.get("state") or run.severity
     shown = sorted((alert for alert in alerts if alert.open and alert.severity != "information"), key=lambda alert: (onset(alert), alert.id))
@@ -25,7 +26,7 @@ def banner(run: RunView, alerts: Sequence[AlertView]) -> list[Any]:
     organs: Mapping[str, Any] = verdict.get("organs") or {}
     ill = {alert.organ for alert in shown}
     if calm := [name for name in ORGANS if name in organs and name not in ill]:
-        told.append(html.Div([_calm(name, organs[name]) for name in calm], className="organs"))
+        told.append(html.Div([_calm(name, organs[name], name in drawn) for name in calm], className="organs"))
     return told
 
 
@@ -51,7 +52,7 @@ def _headline(run: RunView, state: str, verdict: Mapping[str, Any], leading: Ale
     if run.judged_at is not None:
         notes.append(html.Span(["judged ", moment(run.judged_at, age=True)]))
     if run.judged_seq and run.seq > run.judged_seq:
-        notes.append(html.Span(f"{run.seq - run.judged_seq:,} rows not judged yet"))
+        notes.append(html.Span(f"{counted(run.seq - run.judged_seq)} not judged yet"))
     top = html.Div([pill(state), html.P(sentence, className="sentence"), html.Div(notes, className="dim notes")], className="headline-top")
     return html.Div([top, *([facts(leading.finding)] if leading is not None else [])], className=f"headline edge-{state.replace(' ', '-')}")
 
@@ -107,10 +108,10 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _calm(organ: str, view: Mapping[str, Any]) -> Any:
+def _calm(organ: str, view: Mapping[str, Any], drawn: bool) -> Any:
     reasons = view.get("reasons") or ()
     lines: list[Any] = [
-        html.Div([pill(view.get("state", "unknown")), html.A(TITLES[organ], href=f"#organ-{organ}")]),
+        html.Div([pill(view.get("state", "unknown")), html.A(TITLES[organ], href=f"#organ-{organ}") if drawn else html.B(TITLES[organ])]),
         html.P(view.get("sentence", "")),
     ]
     if reasons:

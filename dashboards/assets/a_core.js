@@ -139,7 +139,7 @@ window.vitals = (function () {
     node.hidden = total === 0;
     node.textContent = total;
     node.className = `count ${counts.critical ? "bad" : "some"}`;
-    node.setAttribute("aria-label", `${total} open alerts`);
+    node.setAttribute("aria-label", `${total} open ${total === 1 ? "alert" : "alerts"}`);
   }
 
   /** Registers what drives the page whose root has data-page=name: create(root) returns {poll, stop}. */
@@ -157,9 +157,20 @@ window.vitals = (function () {
       const title = root.querySelector("h1");
       if (title) document.title = `${title.textContent} · rlvitals`;
       markNavigation();
-      if (!location.hash) window.scrollTo(0, 0);
+      arrive();
     }
     poll();
+  }
+
+  /** Scrolls to the section that the address names: it came too late for the browser, and links of the router do not try. */
+  let arrived = "";
+  function arrive() {
+    const place = location.pathname + location.hash;
+    if (place === arrived) return;
+    arrived = place;
+    const section = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (section) section.scrollIntoView();
+    else window.scrollTo(0, 0);
   }
 
   function markNavigation() {

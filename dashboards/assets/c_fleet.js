@@ -55,9 +55,9 @@
 
   function cells(run, sparks, marked) {
     const told = ["critical", "warning", "watch"].includes(run.severity) && run.sentence;
-    const where = [run.algorithm && run.algorithm.toUpperCase(), run.project, ...run.tags.slice(0, 3)].filter(Boolean).map(v.escape).join(" · ");
+    const where = [run.algorithm && run.algorithm.toUpperCase(), run.project, ...run.tags.slice(0, 3)].filter(Boolean).map(v.escape).join("\u00a0· ");
     const alerts = run.critical + run.warning;
-    const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${alerts} open alerts">${alerts}</a>` : '<span class="dim">0</span>';
+    const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${alerts} open ${alerts === 1 ? "alert" : "alerts"}">${alerts}</a>` : '<span class="dim">0</span>';
     return `<td class="c-mark" role="cell"><input type="checkbox" data-mark ${marked ? "checked" : ""} aria-label="Compare ${v.escape(run.name)}"></td>
       <td role="cell" class="c-verdict">${v.pill(run.severity)}</td>
       <th role="rowheader" scope="row" class="c-run"><a href="${v.base}run/${encodeURIComponent(run.run)}">${v.escape(run.name)}</a>

@@ -189,7 +189,7 @@ vitals.charts = (function () {
             const later = Math.min(...view.begins(run).filter(([segment]) => segment > number).map(([, first]) => first), Infinity);
             const [lived, relived] = cut(attempts[number], later);
             const name = view.runs.length > 1 ? view.nameOf(run) : template.name;
-            const dash = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : "solid";
+            const dash = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : template.meta.dashed ? "dash" : "solid";
             if (relived) data.push(this.trace(view, run, template, relived, { name: `${name}, attempt ${number + 1}`, line: { color: veil(colour, 0.35), width: 1.2, dash: "dot" } }));
             if (lived.x.length) data.push(...this.strokes(view, run, template, lived, name, colour, dash, single));
             for (const [step, what] of [...(lived.bad || []), ...((relived && relived.bad) || [])]) bad.push({ x: view.toX(run, step), step, what: `${name}: ${what} at step ${v.integer(step)}` });
@@ -226,6 +226,24 @@ vitals.charts = (function () {
       return high > 0 ? Math.log10(high / low) : 0;
     }
 
+    /** A range around the only value of a chart: Plotly would show 5e-4 as a line at the zero of an axis from -1 to 1. */
+    around(view) {
+      let [low, high] = [Infinity, -Infinity];
+      for (const run of view.runs) for (const template of this.spec.figure.data) {
+        if (this.off.has(template.meta.slot)) continue;
+        for (const curve of Object.values(view.curves(run, template.meta.metric) || {})) for (const y of [...curve.y, ...(curve.low || []), ...(curve.high || [])]) {
+          if (y == null) continue;
+          if (y < low) low = y;
+          if (y > high) high = y;
+        }
+      }
+      const size = Math.max(Math.abs(low), Math.abs(high));
+      if (low > high || high - low > 1e-6 * size) return null;
+      if (size === 0) return this.spec.figure.layout.yaxis.rangemode === "tozero" ? [0, 1] : [-1, 1];
+      const fraction = /%$/.test(this.spec.figure.layout.yaxis.tickformat || "");
+      return low > 0 ? [0, fraction && low > 0.5 ? Math.max(1.05 * low, 1) : 2 * low] : [2 * low, 0];
+    }
+
     /** Whether the lines that only stand beside the others would flatten them: then they get the axis on the right. */
     apart(view) {
       const size = (beside) => Math.max(0, ...view.runs.flatMap((run) => this.spec.figure.data.filter((t) => Boolean(t.meta.beside) === beside && !this.off.has(t.meta.slot))
@@ -241,13 +259,16 @@ vitals.charts = (function () {
       return { ...plain, connectgaps: Boolean(this.log), x: curve.x.map((step) => view.toX(run, step)), y, customdata: curve.x, hovertemplate: this.hover(), ...more };
     }
 
+    /** The first line is wide where a dashed one follows it, so that both are seen where they are one. */
+    width(view, template) { return view.runs.length === 1 && template.meta.slot === 0 && this.spec.figure.data.some((t) => t.meta.dashed) ? 3 : 1.8; }
+
     hover() { return `%{y:${this.format === v.percent ? ".1%" : ".4~g"}}`; }
 
     /** The line itself; behind it the envelope of its buckets or, when smoothed, what was measured. */
     strokes(view, run, template, curve, name, colour, dash, single) {
       const drawn = [];
       const short = curve.x.length < 40 && this.spec.kind !== "stack";
-      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : 1.8, dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
+      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : this.width(view, template), dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short && !template.meta.dashed ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
       if (this.spec.kind === "stack") return [this.trace(view, run, template, curve, { ...look, mode: "lines", fillcolor: veil(colour, 0.55), stackgroup: `all${run}` })];
       const x = curve.x.map((step) => view.toX(run, step));
       if (curve.low && (single || view.smooth < 2)) {
@@ -269,12 +290,14 @@ vitals.charts = (function () {
       layout.hoverlabel = { bgcolor: c.surface, bordercolor: c.border, font: { color: c.text, size: 12 } };
       layout.datarevision = view.revision;
       if (layout.yaxis.type === "log" && !this.log) { layout.yaxis.type = "linear"; delete layout.yaxis.dtick; }
+      const around = this.spec.kind === "lines" && !this.log && !this.beside ? this.around(view) : null;
+      if (around) Object.assign(layout.yaxis, { autorange: false, range: around });
       if (this.beside) {
         layout.yaxis3.visible = true;
         layout.margin.r = 40;
         layout.yaxis3.title = { text: "auxiliary and total", font: { size: 10 }, standoff: 4 };
       }
-      this.card.querySelectorAll(".legend [data-slot]").forEach((button, slot) => button.classList.toggle("beside", Boolean(this.beside && this.spec.figure.data[slot].meta.beside)));
+      this.card.querySelectorAll(".legend [data-slot]").forEach((button, slot) => button.classList.toggle("dashes", Boolean(this.spec.figure.data[slot].meta.dashed || (this.beside && this.spec.figure.data[slot].meta.beside))));
       const { shapes, annotations } = this.marks(view, c);
       layout.shapes = shapes;
       layout.annotations = annotations;

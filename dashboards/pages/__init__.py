@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from dash import Dash, Input, Output, html
 
+from monitor.store import queries
 from monitor.store.queries import Database
 
 
@@ -46,13 +47,13 @@ def callback(app: Dash, *wiring: Any, **options: Any) -> Callable[[Handler], Han
 
 def register(app: Dash, house: House) -> None:
     """Adds the router and every page's callbacks."""
-    from dashboards.pages import alerts, compare, fleet, run
+    from dashboards.pages import alerts, compare, run
 
-    views: dict[str, View] = {"": fleet.view, "run": run.view, "alerts": alerts.view, "compare": compare.view}
+    views = _views()
 
     @callback(app, Output("page", "children"), Input("url", "pathname"), Input("url", "search"), Input("redraw", "data"))
     async def show(pathname: str | None, search: str | None, redraw: Any) -> Any:
-        parts = [unquote(part) for part in (pathname or house.base).removeprefix(house.base).strip("/").split("/")]
+        parts = _parts(house, pathname or house.base)
         view = views.get(parts[0])
         if view is None:
             return lost(house, pathname or "")
@@ -66,6 +67,31 @@ def register(app: Dash, house: House) -> None:
         page.register(app, house)
 
 
+def _views() -> dict[str, View]:
+    from dashboards.pages import alerts, compare, fleet, run
+
+    return {"": fleet.view, "run": run.view, "alerts": alerts.view, "compare": compare.view}
+
+
+def _parts(house: House, path: str) -> list[str]:
+    return [unquote(part) for part in path.removeprefix(house.base).strip("/").split("/")]
+
+
+async def exists(house: House, path: str) -> bool:
+    """Whether an address names a page, and the run that it names is here. True where the database cannot say."""
+    first, *rest = _parts(house, path)
+    if first not in _views():
+        return False
+    if first != "run":
+        return True
+    try:
+        async with house.engine.connect() as conn:
+            return bool(await queries.pulses(conn, rest[:1]))
+    except Exception:
+        log.warning("whether %s names a run could not be read", path)
+        return True
+
+
 def broken() -> Any:
     """The page where ours could not be made, most often because the database is away."""
     return html.Div(
@@ -76,6 +102,18 @@ def broken() -> Any:
         ],
         className="empty",
         **{"data-page": "broken"},
+    )
+
+
+def no_run(house: House, uid: str, heading: Any = html.H2) -> Any:
+    """What stands where a run was asked for that is not there."""
+    return html.Div(
+        [
+            heading("There is no such run"),
+            html.P(["This collector holds no run ", html.Code(uid), "."]),
+            html.P([html.A("Go to the fleet", href=house.base), " to see every run."]),
+        ],
+        className="empty",
     )
 
 

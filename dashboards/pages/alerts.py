@@ -9,13 +9,15 @@ from urllib.parse import parse_qsl, urlencode
 from dash import Dash, Input, Output, State, dcc, html
 
 from dashboards.charts import TITLES
-from dashboards.pages import House, Query, callback
+from dashboards.pages import House, Query, callback, no_run
 from dashboards.verdict import facts
 from dashboards.words import SEVERITIES, empty, moment, pill
+from monitor.detect.words import counted
 from monitor.store import queries
 from monitor.store.queries import AlertView, Told
 
 SHOWN = (("open", "Open"), ("resolved", "Resolved"), ("", "All"))
+EXPLAINS = " explains it"
 ARRIVED = {"sent": "arrived", "pending": "on its way", "refused": "did not arrive"}
 
 
@@ -45,6 +47,8 @@ def register(app: Dash, house: House) -> None:
 async def _list(house: House, query: Query) -> list[Any]:
     state, severity, words, run = query.get("state", "open"), query.get("severity", ""), query.get("q", ""), query.get("run")
     async with house.engine.connect() as conn:
+        if run and not await queries.find_runs(conn, [run]):
+            return [no_run(house, run)]
         found = await queries.alerts(conn, run_uid=run, state=state, severity=severity, words=words)
     filters = html.Div(
         [
@@ -55,7 +59,36 @@ async def _list(house: House, query: Query) -> list[Any]:
     )
     if not found:
         return [filters, _nothing(state)]
-    return [filters, html.Div([_alert(house, alert) for alert in found], className="alerts")]
+    return [filters, html.Div([_alert(house, alert, cause) for alert, cause in in_order(found)], className="alerts")]
+
+
+def in_order(alerts: Sequence[AlertView]) -> list[tuple[AlertView, AlertView | None]]:
+    """Alerts as they came, but what another one explains right after that one, and with it."""
+    causes = {alert.id: _cause(alert, alerts) for alert in alerts}
+    told: list[tuple[AlertView, AlertView | None]] = []
+
+    def tell(alert: AlertView, cause: AlertView | None) -> None:
+        told.append((alert, cause))
+        for held in alerts:
+            if causes[held.id] is alert:
+                tell(held, alert)
+
+    for alert in alerts:
+        if causes[alert.id] is None:
+            tell(alert, None)
+    return told
+
+
+def _cause(alert: AlertView, among: Sequence[AlertView]) -> AlertView | None:
+    """The alert of the same run that explains this one, so that nobody was told of it."""
+    name = _held(alert).removesuffix(EXPLAINS)
+    earlier = [other for other in among if other.run == alert.run and other.detector == name and other.id < alert.id]
+    return max(earlier, key=lambda other: other.id) if earlier else None
+
+
+def _held(alert: AlertView) -> str:
+    """Why nobody was told; empty where somebody was, or where no reason was kept."""
+    return "" if alert.told else next((change.muted for change in reversed(alert.changes) if change.muted), "")
 
 
 def _nothing(state: str) -> Any:
@@ -74,7 +107,8 @@ def _chips(query: Query, key: str, choices: Sequence[tuple[str, str]], chosen: s
     return html.Div(links, className="chips", role="group", **{"aria-label": key.capitalize()})
 
 
-def _alert(house: House, alert: AlertView) -> Any:
+def _alert(house: House, alert: AlertView, cause: AlertView | None) -> Any:
+    """One alert; where ``cause`` explains it, a quiet line that opens."""
     finding = alert.finding
     span = f"step {alert.opened_step:,} to " + ("now" if alert.open else f"{alert.resolved_step:,}" if alert.resolved_step is not None else "its end")
     where = [
@@ -85,25 +119,29 @@ def _alert(house: House, alert: AlertView) -> Any:
         html.Span(span),
         moment(alert.opened_at, age=True),
     ]
-    return html.Article(
-        [
-            html.Header(
-                [
-                    pill(alert.severity),
-                    html.H2(finding.get("title") or alert.detector),
-                    *([] if alert.open else [html.Span(SEVERITIES.get(alert.state, alert.state), className="state")]),
-                ]
-            ),
-            html.Div(where, className="facts-line dim"),
-            facts(finding),
-            _told(alert),
-        ],
-        className=f"card alert edge-{alert.severity if alert.open else 'resolved'}",
-        id=f"alert-{alert.id}",
-    )
+    head = [
+        pill(alert.severity),
+        html.H2(_title(alert)),
+        *([] if alert.open else [html.Span(SEVERITIES.get(alert.state, alert.state), className="state")]),
+    ]
+    body = [html.Div(where, className="facts-line dim"), facts(finding), _told(alert, cause)]
+    if cause is not None:
+        body = [
+            html.Details(
+                [html.Summary([*head, html.Span(f"since step {alert.opened_step:,}, explained by the alert above", className="dim")]), *body]
+            )
+        ]
+    else:
+        body.insert(0, html.Header(head))
+    edge = "held" if cause is not None else f"edge-{alert.severity if alert.open else 'resolved'}"
+    return html.Article(body, className=f"card alert {edge}", id=f"alert-{alert.id}")
 
 
-def _told(alert: AlertView) -> Any:
+def _title(alert: AlertView) -> str:
+    return alert.finding.get("title") or alert.detector
+
+
+def _told(alert: AlertView, cause: AlertView | None) -> Any:
     history = [
         html.Li(
             [
@@ -118,9 +156,10 @@ def _told(alert: AlertView) -> Any:
         [html.Div([html.Span("Told", className="dim"), *(_delivery(told) for told in alert.told)], className="told")] if alert.told else []
     )
     if not alert.told:
-        held = next((change.muted for change in reversed(alert.changes) if change.muted), None)
-        why = f"Nobody was told: {held}." if held else "Nobody was told: no channel takes it."
-        lines.append(html.Div(html.Span(why, className="dim"), className="told"))
+        why: Any = f"{_held(alert) or 'no channel takes it'}."
+        if cause is not None:
+            why = [html.A(_title(cause), href=f"#alert-{cause.id}"), f"{EXPLAINS}."]
+        lines.append(html.Div(html.Span(["Nobody was told: ", *why], className="dim"), className="told"))
     if history:
         lines.append(html.Details([html.Summary(f"History ({len(history)})"), html.Ol(history, className="history")]))
     return html.Div(lines, className="after")
@@ -128,9 +167,10 @@ def _told(alert: AlertView) -> Any:
 
 def _delivery(told: Told) -> Any:
     arrived = ARRIVED.get(told.state, told.state) if told.state != "pending" or not told.attempts else "has not arrived yet, will be tried again"
-    parts: list[Any] = [html.Span(className="icon", **{"aria-hidden": "true"}), html.B(told.channel), f" {arrived} "]
+    what = f"{SEVERITIES.get(told.to_state, told.to_state).lower()} at step {told.step:,}"
+    parts: list[Any] = [html.Span(className="icon", **{"aria-hidden": "true"}), html.B(told.channel), html.Span(f"{arrived}: {what}")]
     if told.sent_at is not None and told.state == "sent":
-        parts.append(moment(told.sent_at, age=True))
+        parts.append(html.Span([moment(told.sent_at, age=True)], className="dim"))
     if told.error and told.state != "sent":
         parts.append(html.Span(f"({told.error})", className="dim"))
-    return html.Span(parts, className=f"delivery delivery-{told.state}", title=f"{told.to_state}, {told.attempts} attempts")
+    return html.Span(parts, className=f"delivery delivery-{told.state}", title=counted(told.attempts, "attempt"))

@@ -9,7 +9,7 @@ from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboards import figures, rollouts, verdict
 from dashboards.charts import QUESTIONS, TITLES, Chart, charts_for
-from dashboards.pages import House, Query, callback, lost
+from dashboards.pages import House, Query, callback, no_run
 from dashboards.words import STATES, attribute, moment, pairs
 from monitor.metrics import ORGANS
 from monitor.store import heat, queries, series
@@ -25,7 +25,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     async with house.engine.connect() as conn:
         run = await queries.find_run(conn, uid)
         if run is None:
-            return lost(house, f"run/{uid}")
+            return html.Div(no_run(house, uid, html.H1), className="view", **{"data-page": "lost"})
         names = await series.metric_names(conn, run.id, run.seq)
         hists = await heat.histograms(conn, run.id)
         attempts = await queries.segments(conn, run.id)
@@ -38,7 +38,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     return html.Div(
         [
             _head(house, run),
-            html.Section(verdict.banner(run, alerts), id="verdict", className="verdict", **{"aria-label": "Verdict"}),
+            html.Section(verdict.banner(run, alerts, organs), id="verdict", className="verdict", **{"aria-label": "Verdict"}),
             _tools(organs, bool(steps)),
             html.Div(id="marks", hidden=True, **{"data-marks": attribute(figures.marks(alerts, events))}),
             *(_organ(organ, [chart for chart in charts if chart.organ == organ]) for organ in organs),
@@ -49,6 +49,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
             dcc.Store(id="stamp"),
             dcc.Store(id="picked"),
             dcc.Store(id="uid", data=uid),
+            dcc.Store(id="drawn", data=organs),
         ],
         className="view",
         **{"data-page": "run", "data-run": uid, "data-begins": attribute(begins), "data-metrics": attribute(names), "data-steps": attribute(steps)},
@@ -65,16 +66,17 @@ def register(app: Dash, house: House) -> None:
         Output("events", "children"),
         Input("stamp", "data"),
         State("uid", "data"),
+        State("drawn", "data"),
         prevent_initial_call=True,
     )
-    async def judged(stamp: Any, uid: str) -> Any:
+    async def judged(stamp: Any, uid: str, drawn: list[str]) -> Any:
         async with house.engine.connect() as conn:
             run = await queries.find_run(conn, uid)
             if run is None:
                 return no_update, no_update, no_update
             alerts = await queries.alerts(conn, run_uid=uid)
             events = await queries.events(conn, run.id)
-        return verdict.banner(run, alerts), attribute(figures.marks(alerts, events)), _events(events)
+        return verdict.banner(run, alerts, drawn), attribute(figures.marks(alerts, events)), _events(events)
 
     @callback(app, Output("samples", "children"), Input("picked", "data"), State("uid", "data"), prevent_initial_call=True)
     async def picked(wanted: dict[str, Any] | None, uid: str) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from monitor.alerts.book import Book, Episode, is_alarm, onset, organ_of, rank
 from monitor.alerts.incident import roots
 from monitor.detect.contract import OrganView
+from monitor.detect.words import lower
 
 STATES = ("healthy", "solved", "cannot judge", "watch", "warning", "critical")
 """From good to bad. ``solved``: nothing is left to learn from these prompts; ``cannot judge``: the inputs are missing."""
@@ -60,7 +61,7 @@ def _calm(parts: Mapping[str, OrganVerdict]) -> Verdict:
     blind = [name for name, part in parts.items() if part.state == "cannot judge"]
     if len(blind) == len(parts):
         return Verdict("cannot judge", "Nothing that a verdict could rest on has been logged.", tuple(parts[n].sentence for n in blind), organs=parts)
-    reasons = tuple(f"{name} cannot be judged: {_lower(parts[name].sentence)}" for name in blind)
+    reasons = tuple(f"{name} cannot be judged: {lower(parts[name].sentence)}" for name in blind)
     judged = [name for name in parts if name not in blind]
     return Verdict("healthy", f"Nothing is wrong with {_listed(judged)}.", reasons, organs=parts)
 
@@ -81,17 +82,12 @@ def _leading(open_: Collection[Episode]) -> Episode:
 def _reasons(open_: list[Episode], leading: Episode) -> tuple[str, ...]:
     """What the leading alert rests on, then the other alerts in the order in which they began."""
     others = sorted((e for e in open_ if e is not leading), key=onset)
-    return (leading.finding.evidence, *(f"{e.state} since step {onset(e)[0]}: {_lower(e.finding.title)}" for e in others))
+    return (leading.finding.evidence, *(f"{e.state} since step {onset(e)[0]}: {lower(e.finding.title)}" for e in others))
 
 
 def _sentence(episode: Episode) -> str:
     title = episode.finding.title.rstrip(".")
     return f"{title}, since step {onset(episode)[0]}." if is_alarm(episode.state) or episode.state == "watch" else f"{title}."
-
-
-def _lower(sentence: str) -> str:
-    """``sentence`` as it reads after a colon: names such as KL and ESS keep their capitals."""
-    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
 
 
 def _listed(names: list[str]) -> str:

@@ -6,6 +6,7 @@ from monitor.detect import cause, strain
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.rules import support
 from monitor.detect.view import View
+from monitor.detect.words import called, upper
 
 FAILURES = ("env.error_frac", "env.tool_fail_frac")
 
@@ -22,7 +23,7 @@ def _environment_errors(view: View, memory: State) -> tuple[State, Finding | Non
         strain.metric,
         strain.value,
         title="More and more episodes end in errors of the environment",
-        evidence=f"{strain.metric} is {strain.value:.0%}, {strain.normal:.0%} is normal for this run"
+        evidence=f"{upper(called(strain.metric))}: {strain.value:.0%}, {strain.normal:.0%} is normal for this run"
         + (f"; with it {', '.join(signs)}." if signs else "; nothing else moved."),
         why=cause.ENVIRONMENT,
         baseline=strain.normal,

@@ -8,6 +8,7 @@ from monitor.detect import cause, strain
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.rules import from_strain
 from monitor.detect.view import View
+from monitor.detect.words import called, counted, latest, upper
 from monitor.metrics import describe
 
 FATAL_ORGANS = ("optimizer", "policy")
@@ -18,7 +19,7 @@ def _non_finite(view: View, memory: State) -> tuple[State, Finding | None]:
     if not broken:
         return memory, None
     name, value = broken[0]
-    listed = ", ".join(f"{n} = {v}" for n, v in broken[:4])
+    listed = ", ".join(f"{called(n)} is {v}" for n, v in broken[:4])
     return memory, view.finding(
         NON_FINITE,
         "critical",
@@ -88,7 +89,7 @@ def _learning_nothing(view: View, memory: State) -> tuple[State, Finding | None]
         logged[0].name,
         0.0,
         title="Steps arrive, but nothing is learned",
-        evidence=f"{' and '.join(s.name for s in logged)} exactly 0 on the last {rows} rows.",
+        evidence=f"{upper(' and '.join(called(s.name) for s in logged))} exactly 0 on {latest(rows)}.",
         why=cause.SOLVED if solved else cause.FROZEN,
         limit=0.0,
     )
@@ -118,7 +119,7 @@ def _refused_updates(view: View, memory: State) -> tuple[State, Finding | None]:
         "opt.skipped",
         count,
         title="The step gate refused updates",
-        evidence=f"{count:g} updates of this row were not made.",
+        evidence=f"{counted(int(count), 'update')} of this row {'was' if count == 1 else 'were'} not made.",
         why=cause.GATED,
         limit=0.0,
     )

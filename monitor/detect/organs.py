@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from monitor.detect import history
 from monitor.detect.contract import Context, Detector, OrganView, State
 from monitor.detect.registry import DETECTORS
 from monitor.detect.view import TASK_FALLBACKS
-from monitor.metrics import ORGANS, describe
+from monitor.detect.words import called
+from monitor.metrics import ORGANS
 
 REWARD_ORGANS = ("reward", "signal")
 """Organs that say nothing of a run that declares another signal than its reward."""
@@ -24,6 +26,8 @@ SHOWN = {
     "behaviour": ("env.error_frac", "env.tool_fail_frac"),
 }
 """What an organ's sentence quotes, as far as logged; at most three."""
+NAMED = 4
+"""Metrics that a sentence names as missing; the reasons have all of them."""
 
 
 def _names(entry: str, context: Context) -> tuple[str, ...]:
@@ -59,13 +63,20 @@ def _quoted(organ: str, state: State, context: Context) -> str:
         for name in _names(entry, context):
             series = history.series(state["history"], name)
             if series.n and len(values) < 3:
-                values.append(f"{describe(name).title.lower()} {series.last:.3g}")
+                values.append(f"{called(name)} {series.last:.3g}")
                 break
     return ", ".join(values)
 
 
 def _solved(organ: str, outcome: dict[str, Any]) -> bool:
     return organ in REWARD_ORGANS and outcome.get("standing", 0.0) >= SOLVED and outcome.get("low", -1) >= 0 and outcome.get("high", 2) <= 1
+
+
+def _blind(lacking: Collection[tuple[str, ...]]) -> str:
+    """What an organ without any judge would need; it may well have charts, of metrics that no rule reads."""
+    names = list(dict.fromkeys(name for needed in lacking for name in needed))
+    told = " or ".join(names[:NAMED]) + (" or others" if len(names) > NAMED else "")
+    return f"Judging needs {told}, not logged so far; other metrics are drawn, not judged."
 
 
 def organs(state: State, context: Context) -> dict[str, OrganView]:
@@ -79,7 +90,7 @@ def organs(state: State, context: Context) -> dict[str, OrganView]:
         reasons = tuple(f"{title}: no {' or '.join(needed)} logged" for title, needed in lacking.items())
         quoted = _quoted(organ, state, context)
         if len(lacking) == len(own):
-            views[organ] = OrganView("cannot judge", f"Nothing that {organ} is judged by was logged.", reasons)
+            views[organ] = OrganView("cannot judge", _blind(lacking.values()), reasons)
         elif organ in REWARD_ORGANS and context.signal != "reward":
             views[organ] = OrganView("cannot judge", f"This run learns from {context.signal}, not from a reward.", reasons)
         elif _solved(organ, state["outcome"]):

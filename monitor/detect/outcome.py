@@ -14,6 +14,7 @@ from typing import Any
 
 from monitor.detect import stats
 from monitor.detect.history import Series
+from monitor.detect.words import called
 
 LEVEL_ROWS = 5
 """Rows whose mean is a level."""
@@ -56,7 +57,8 @@ class Outcome:
         return self.standing >= (level if self.unit else elsewhere)
 
     def says(self) -> str:
-        return f"{self.metric} {self.recent:.3g} over {self.rows} rows, was {self.best:.3g}"
+        over = "on the last row" if self.rows == 1 else f"over {self.rows} rows"
+        return f"{called(self.metric)} {self.recent:.3g} {over}, was {self.best:.3g}"
 
 
 @dataclass(frozen=True, slots=True)

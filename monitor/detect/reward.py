@@ -8,6 +8,7 @@ from monitor.detect import cause, stats
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.history import Series
 from monitor.detect.view import View
+from monitor.detect.words import called, counted, latest, upper
 
 
 def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
@@ -27,8 +28,8 @@ def _peak_and_fall(view: View, memory: State) -> tuple[State, Finding | None]:
         outcome.metric,
         outcome.recent,
         title="The task reward is falling from its best level",
-        evidence=f"Mean of the last {outcome.rows} rows {outcome.recent:.3g}, best level {outcome.best:.3g}: {outcome.share:.0%} of it is lost, "
-        f"{outcome.z:.0f} standard errors" + (f"; with it {', '.join(signs)}." if signs else "."),
+        evidence=f"{upper(called(outcome.metric))} of {latest(outcome.rows)} {outcome.recent:.3g}, best level {outcome.best:.3g}: "
+        f"{outcome.share:.0%} of it is lost, {outcome.z:.0f} standard errors" + (f"; with it {', '.join(signs)}." if signs else "."),
         why=cause.likely(view),
         baseline=outcome.best,
     )
@@ -126,7 +127,8 @@ def _aux_divergence(view: View, memory: State) -> tuple[State, Finding | None]:
         aux.name,
         aux.last,
         title="The auxiliary reward is being earned instead of the task",
-        evidence=f"{aux.name} {a} while {task.name} {t}, for {run} rows" + (f"; with it {', '.join(signs)}." if signs else "."),
+        evidence=f"{upper(called(aux.name))} {a} while {called(task.name)} {t}, for {counted(run)}"
+        + (f"; with it {', '.join(signs)}." if signs else "."),
         why=cause.FARMED,
         baseline=stats.mean(aux.first[:5]),
     )
@@ -212,7 +214,7 @@ def _audit_gap(view: View, memory: State) -> tuple[State, Finding | None]:
         audit.name,
         now_a,
         title="The trained reward and the independent one part ways",
-        evidence=f"{task.name} is {now_t:.3g} and {audit.name} {now_a:.3g}: a gap of {gap:+.3g} where {usual:+.3g} was usual.",
+        evidence=f"{upper(called(task.name))} is {now_t:.3g} and {called(audit.name)} {now_a:.3g}: a gap of {gap:+.3g} where {usual:+.3g} was usual.",
         why=why,
         baseline=usual,
         limit=least,
@@ -294,7 +296,7 @@ def _dead_reward(view: View, memory: State) -> tuple[State, Finding | None]:
                 name,
                 series.last,
                 title="A reward function never changes",
-                evidence=f"{name} was {series.last:.3g} on all {series.n} rows.",
+                evidence=f"{upper(called(name))} was {series.last:.3g} on all {series.n:,} rows.",
                 why=cause.DEAD_CHECK,
             )
     return memory, None

@@ -6,7 +6,7 @@ from monitor.detect import cause
 from monitor.detect.contract import Detector, Finding
 from monitor.detect.strain import Strain
 from monitor.detect.view import View
-from monitor.metrics import describe
+from monitor.detect.words import called, upper
 
 WELCOME = ("entropy", "kl", "longer", "shorter")
 """Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers."""
@@ -28,7 +28,7 @@ def support(view: View, *own: str) -> list[str]:
     if view.outcome is not None and view.outcome.dip:
         found.append(view.outcome.says())
     if ("shorter" in own or "longer" in own) and (climbing := cause.aux_climb(view)) is not None:
-        found.append(f"{climbing} {view.series(climbing).last:.3g} and rising")
+        found.append(f"{called(climbing)} {view.series(climbing).last:.3g} and rising")
     return found
 
 
@@ -66,7 +66,7 @@ def describe_strain(view: View, detector: Detector, level: str, strain: Strain, 
     """A finding whose evidence names the value, what was normal, the excess in noise units and the second gate."""
     ratio = f"{strain.factor:.2g} times" if strain.factor < 1000 else "far above"
     evidence = (
-        f"{describe(strain.metric).title} is {strain.value:.3g}, {ratio} the {strain.normal:.3g} expected from this run ({strain.z:.0f} noise units)"
+        f"{upper(called(strain.metric))} is {strain.value:.3g}, {ratio} the {strain.normal:.3g} expected from this run ({strain.z:.0f} noise units)"
     )
     evidence += f"; with it {', '.join(signs)}." if signs else "; nothing else moved."
     why = cause.likely(view)

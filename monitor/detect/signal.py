@@ -5,6 +5,7 @@ from __future__ import annotations
 from monitor.detect import cause, stats
 from monitor.detect.contract import Detector, Finding, Parameter, State
 from monitor.detect.view import View
+from monitor.detect.words import called
 
 CHOICES = ("adv.nonzero_frac", "group.mixed_frac", "group.zero_var_frac", "group.reward_std", "reward.total.std")
 """Where the share of samples with a signal is read from, best first."""
@@ -64,7 +65,7 @@ def _no_signal(view: View, memory: State) -> tuple[State, Finding | None]:
     share = stats.mean(window[-5:])
     dead = len(shares) >= 10 and not any(shares[-10:])
     evidence = (
-        f"On {sum(low)} of the last {len(window)} rows less than {floor:.0%} of the batch carries a signal ({metric}); "
+        f"On {sum(low)} of the last {len(window)} rows less than {floor:.0%} of the batch carries a signal, read from {called(metric)}; "
         f"mean of the last five {share:.1%}."
     )
     if solved:

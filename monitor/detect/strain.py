@@ -17,6 +17,7 @@ from typing import Any
 from monitor.detect import stats
 from monitor.detect.contract import Parameter
 from monitor.detect.history import Series
+from monitor.detect.words import called
 
 GAP = 8
 """Newest rows kept out of a baseline, so that an alarm does not eat its own baseline."""
@@ -102,7 +103,7 @@ class Strain:
         return self.value / self.normal if self.normal else math.inf
 
     def says(self) -> str:
-        return f"{self.metric} {self.value:.3g} (normal {self.normal:.3g})"
+        return f"{called(self.metric)} {self.value:.3g} (normal {self.normal:.3g})"
 
 
 def scaled(value: float, channel: Channel) -> float | None:

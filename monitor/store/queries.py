@@ -97,7 +97,7 @@ class FleetFilter:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One delivery of one transition: to which channel, in which state, after how many attempts."""
+    """One delivery of one transition (to ``to_state`` at ``step``): to which channel, in which state, after how many attempts."""
 
     channel: str
     state: str
@@ -105,6 +105,7 @@ class Told:
     sent_at: datetime | None
     error: str | None
     to_state: str
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +410,7 @@ async def alerts(
                 delivery.c.sent_at,
                 delivery.c.last_error,
                 transition.c.to_state,
+                transition.c.step,
             )
             .join(transition, transition.c.id == delivery.c.transition_id)
             .where(transition.c.alert_id.in_(ids))

@@ -11,12 +11,24 @@ from stories import Story, break_at, goblin, healthy
 
 _READ = """(place) => {
   const plot = document.querySelector(place);
-  const plain = (t) => ({ name: t.name, x: [...t.x], y: [...t.y], text: t.text, fill: t.fill, dash: t.line && t.line.dash, yaxis: t.yaxis });
+  const stroke = (line) => ({ dash: line && line.dash, width: line && line.width });
+  const plain = (t) => ({ name: t.name, x: [...t.x], y: [...t.y], text: t.text, fill: t.fill, ...stroke(t.line), yaxis: t.yaxis });
   return { data: plot.data.map(plain), layout: plot.layout };
 }"""
 _STRIDE = """(stride) => {
   const x = document.querySelector('#chart-m-entropy-mean .plot').data.find((t) => t.name === 'Entropy').x;
   return x[1] - x[0] === stride;
+}"""
+
+_AT_TOP = """(id) => {
+  const top = document.getElementById(id)?.getBoundingClientRect().top;
+  const bottomed = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+  return top != null && scrollY > 200 && (Math.abs(top - 106) < 40 || bottomed);
+}"""
+_TOUCHING = """(card) => {
+  const boxes = (kind) => [...document.querySelectorAll(`${card} ${kind} text`)].map((node) => node.getBoundingClientRect());
+  const touch = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  return boxes('.xtick').flatMap((x) => boxes('.ytick').filter((y) => touch(x, y)).map((y) => [x.x, x.y, y.x, y.y]));
 }"""
 
 
@@ -62,6 +74,52 @@ def test_what_is_not_finite_is_marked_and_older_attempts_are_faded(site: Any, vi
     lived = [trace for trace in figure["data"] if trace["name"] == "Gradient norm"]
     assert sorted(x for trace in lived for x in trace["x"]) == list(range(55))
     assert any(shape["type"] == "line" and shape["x0"] == 20 for shape in figure["layout"]["shapes"])
+
+
+def test_a_constant_lies_inside_its_axis_without_letters(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns")
+    figure = drawn(page, "m-opt-lr")
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert low <= 0.25 * 5e-4 and 5e-4 < high <= 2e-3
+    ticks = page.locator("#chart-m-opt-lr .ytick").all_text_contents()
+    assert len(ticks) >= 3 and not any(letter in tick for tick in ticks for letter in "µmnf")
+
+
+def test_the_audit_does_not_hide_a_task_reward_that_equals_it(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/goblin-bonus")
+    lines = {trace["name"]: trace for trace in drawn(page, "reward-components")["data"]}
+    assert lines["task"]["width"] > lines["audit"]["width"] and lines["audit"]["dash"] == "dash" and lines["task"]["dash"] == "solid"
+
+
+def test_labels_of_the_axes_do_not_touch(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns")
+    for chart in ("m-opt-lr", "m-entropy-mean", "group-outcomes", "lengths"):
+        drawn(page, chart)
+        assert page.evaluate(_TOUCHING, f"#chart-{chart}") == [], chart
+
+
+def test_a_link_to_a_section_scrolls_there_although_it_is_made_later(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/goblin-bonus#organ-optimizer")
+    page.wait_for_function(_AT_TOP, arg="organ-optimizer")
+    page.locator(".organ a, .bar-row a").first.scroll_into_view_if_needed()
+    page.locator(".bar-row summary").first.click()
+    page.get_by_role("link", name="See the charts of").first.click()
+    page.wait_for_function(_AT_TOP, arg=page.url.split("#")[1])
+    page.goto(site.url + "/alerts?run=goblin-bonus")
+    link = page.locator("article.alert .facts-line a").first
+    link.wait_for()
+    link.click()
+    page.wait_for_selector("[data-page=run] h1")
+    page.wait_for_function(_AT_TOP, arg=page.url.split("#")[1])
+    drawn(page, "m-entropy-mean")
+
+
+def test_a_run_that_is_not_there_is_said_to_be_missing(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/nope")
+    assert page.inner_text("h1") == "There is no such run" and "nope" in page.inner_text(".empty")
+    page.trouble.forgive("404")
+    assert page.request.get(f"{site.url}/run/nope").status == 404
+    assert page.request.get(f"{site.url}/run/learns").status == 200
 
 
 def test_a_long_run_is_drawn_in_buckets_with_their_envelope_and_a_zoom_reads_it_finer(site: Any, visit: Visit) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import Any
 
 from dashboards import figures, rollouts, verdict
+from dashboards.pages.alerts import in_order
 from dashboards.words import flatten, number, pairs, pill
-from monitor.store.queries import AlertView, EventView, RolloutView, RunView
+from monitor.store.queries import AlertView, Change, EventView, RolloutView, RunView
 
 T0 = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -20,6 +22,10 @@ def an_alert(
     over = None if resolved is None else T0
     state = "open" if resolved is None else "resolved"
     return AlertView(opened, "r", "r", "p", "kl", "policy", severity, state, opened, T0, opened + 5, resolved, over, told)
+
+
+def explained(alert: AlertView, by: str) -> AlertView:
+    return dataclasses.replace(alert, changes=(Change(alert.opened_step, T0, "ok", "warning", "opened", f"{by} explains it"),))
 
 
 def a_run(**changes: Any) -> RunView:
@@ -66,6 +72,20 @@ def test_the_alert_that_the_verdict_names_leads() -> None:
     assert verdict.lead(alerts, "B, since step 12.") is alerts[1]
     assert verdict.lead(alerts) is alerts[0]
     assert verdict.lead([]) is None
+
+
+def test_what_an_alert_explains_follows_it_however_new_it_is() -> None:
+    cause = dataclasses.replace(an_alert("cause", opened=3), detector="aux")
+    middle = dataclasses.replace(explained(an_alert("middle", opened=5), "aux"), detector="repetition")
+    last = explained(an_alert("last", opened=9), "repetition")
+    elsewhere = dataclasses.replace(explained(an_alert("elsewhere", opened=8), "aux"), run="other")
+    told = in_order([last, elsewhere, middle, cause])
+    assert [(alert.finding["title"], by and by.finding["title"]) for alert, by in told] == [
+        ("elsewhere", None),
+        ("cause", None),
+        ("middle", "cause"),
+        ("last", "middle"),
+    ]
 
 
 def test_the_banner_tells_evidence_and_remedy_in_the_order_it_began() -> None:

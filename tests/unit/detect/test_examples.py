@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
@@ -61,6 +62,16 @@ def test_findings_carry_numbers_a_named_cause_advice_and_what_would_refute_them(
             assert finding.advice and finding.refutation and finding.title
             assert finding.step == i and finding.since_step is not None and finding.since_step <= i
             assert finding.metric not in finding.moved
+
+
+def test_sentences_call_metrics_by_their_titles_and_count_correctly() -> None:
+    """Evidence is for people: the name of a series is in ``metric`` and ``moved``."""
+    for findings in (found for detector in IDS for found in spoken(detector)):
+        for finding in findings:
+            said = f"{finding.title} {finding.evidence}"
+            assert re.findall(r"\b[a-z_]+\.[a-z_.0-9]*[a-z0-9]", said) == [], said
+            assert not re.search(r"\b1 (rows|updates)\b", said), said
+            assert finding.evidence[0] == finding.evidence[0].upper()
 
 
 def test_onset_and_order_are_found_afterwards() -> None:

@@ -100,7 +100,7 @@ def test_organs_say_what_was_seen_what_is_solved_and_what_cannot_be_judged() -> 
     seen = fold.organs(state, Context())
     assert seen["reward"].state == "solved" and "0.98" in seen["reward"].sentence
     assert seen["policy"].state == "healthy" and "entropy" in seen["policy"].sentence
-    assert seen["behaviour"].state == "cannot judge"
+    assert seen["behaviour"].state == "cannot judge" and "env.error_frac or env.tool_fail_frac" in seen["behaviour"].sentence
     assert any("eval.task.mean" in reason for reason in seen["reward"].reasons)
     taught = dataclasses.replace(Context(), signal="teacher_kl")
     assert fold.organs(state, taught)["reward"].state == "cannot judge"
