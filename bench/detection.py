@@ -1,12 +1,15 @@
 """How well runs are judged, on labelled logs: caught beside chance, false incidents, noisy runs, lead and named cause.
 
-    python -m bench.detection --cases DIR... [--peers] [--json] [--limits FILE]
+    python -m bench.detection --cases DIR... [--peers] [--json] [--table] [--detail] [--limits FILE]
 
-Each DIR holds ``labels.json``: file name -> {outcome, damage_row, fault_injected_at_step, declared}. Alarms are warnings or worse; alarms of
-one run at most 10 rows apart are one incident.
+Each DIR holds ``labels.json``: file name -> {outcome, damage_row, halved_row, fault_injected_at_step, declared}. Alarms are warnings or worse;
+alarms of one run at most 10 rows apart are one incident.
 
 - caught: an alarm in [damage - W, damage + T], W = min(15, max(10, 25 % of the run)), T = min(10, max(3, 10 %)), and not before the fault was
   injected. chance: what as many incidents at random rows of the same runs would catch.
+- before halving: of the broken runs whose fault was injected, those with an alarm from the injection on and before ``halved_row``: the row at
+  which the mean of the last five task rewards is at most half of what it was before the fault. Where it never is (the verifier is cheated, an
+  answer is looked up, learning stands still) ``damage_row`` stands for it. within 3 rows: no later than three rows after.
 - false: incidents on healthy runs and before the injection of a fault, per 1000 such rows, with the exact Poisson interval (F. Garwood 1936).
 - cause: of the caught runs whose cause is known, those whose first alarm in the window names it.
 - Runs that are flat, transient or unclear are listed and not scored.
@@ -25,13 +28,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+SOON = 3
 UNSCORED = ("unclear", "transient", "flat")
 TOGETHER = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One labelled run. ``injected`` is the step of the fault where that is known; rows and steps agree in such runs."""
+    """One labelled run. ``injected`` is the step of the fault where that is known; rows and steps agree in such runs. ``halved`` is the row at which
+    the task reward has halved, where it ever does."""
 
     name: str
     path: Path
@@ -40,6 +45,12 @@ class Case:
     injected: int | None
     task: str | None
     aux: tuple[str, ...]
+    halved: int | None = None
+
+    @property
+    def too_late(self) -> int | None:
+        """The row from which on an alarm of a broken run is no warning any more."""
+        return self.damage if self.halved is None else self.halved
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,22 @@ class Outcome:
 
 
 @dataclass(slots=True)
+class Mode:
+    """The broken runs of one outcome. ``ahead`` holds for each injected fault that raised an alarm by how many rows it came before the task reward
+    had halved, ``first`` the detectors that raised it; ``named`` is how many of ``asked`` causes were named right."""
+
+    caught: int = 0
+    broken: int = 0
+    injected: int = 0
+    before: int = 0
+    soon: int = 0
+    ahead: list[int] = field(default_factory=list)
+    first: dict[str, int] = field(default_factory=dict)
+    named: int = 0
+    asked: int = 0
+
+
+@dataclass(slots=True)
 class Score:
     caught: int = 0
     broken: int = 0
@@ -76,13 +103,19 @@ class Score:
     leads: list[int] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     early: list[str] = field(default_factory=list)
-    modes: dict[str, list[int]] = field(default_factory=dict)
-    causes: dict[str, list[int]] = field(default_factory=dict)
+    modes: dict[str, Mode] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     @property
     def per_1000(self) -> float:
         return 1000 * self.false / max(self.healthy_rows, 1)
+
+    @property
+    def before(self) -> tuple[int, int, int]:
+        """Injected faults with an alarm before the task reward had halved, with one at most :data:`SOON` rows after it, and all."""
+        modes = self.modes.values()
+        return sum(m.before for m in modes), sum(m.soon for m in modes), sum(m.injected for m in modes)
 
 
 CAUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -99,14 +132,22 @@ CAUSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("stale", ("stale rollouts", "updates too large", "learning rate too high")),
     ("pair", ("stale rollouts", "updates too large", "learning rate too high")),
     ("lr_too_high", ("learning rate too high", "updates too large")),
+    ("cold_start_lr", ("learning rate too high", "updates too large")),
     ("noclip", ("updates too large", "learning rate too high")),
+    ("no_clip", ("updates too large", "learning rate too high")),
+    ("huge_weight", ("stale rollouts", "sampler and trainer disagree", "updates too large")),
     ("huge_update", ("updates too large", "learning rate too high")),
     ("overoptimization", ("auxiliary reward farmed", "verifier cheated")),
     ("truncation", ("answers do not fit",)),
+    ("calculator_bonus", ("auxiliary reward farmed",)),
+    ("weight_sync", ("weight sync failed", "sampler and trainer disagree")),
+    ("_test", ("verifier or environment broke",)),
+    ("all_easy", ("dataset solved", "groups without contrast")),
+    ("entropy_collapse", ("premature convergence",)),
     ("starved", ("groups without contrast", "answers do not fit", "verifier or environment broke")),
 )
-"""Part of an outcome's name -> the causes (``monitor.detect.cause``) that name what was done to the run. The first match counts. Where a fault
-changed several settings at once each of them is right. Outcomes without an entry have no known cause."""
+"""Part of an outcome's name (``-`` reads as ``_``) -> the causes (``monitor.detect.cause``) that name what was done to the run. The first match
+counts. Where a fault changed several settings at once each of them is right. Outcomes without an entry have no known cause."""
 
 
 def load(folders: Iterable[Path]) -> list[Case]:
@@ -125,6 +166,7 @@ def load(folders: Iterable[Path]) -> list[Case]:
                     label.get("fault_injected_at_step"),
                     declared.get("task"),
                     tuple(declared.get("aux") or ()),
+                    label.get("halved_row"),
                 )
             )
     return cases
@@ -162,7 +204,7 @@ def window(case: Case, rows: int) -> tuple[int, int]:
 
 
 def causes_of(outcome: str) -> tuple[str, ...]:
-    return next((words for part, words in CAUSES if part in outcome), ())
+    return next((words for part, words in CAUSES if part in outcome.replace("-", "_")), ())
 
 
 def _broken(total: Score, result: Outcome) -> None:
@@ -178,20 +220,38 @@ def _broken(total: Score, result: Outcome) -> None:
     low, high = window(case, result.rows)
     hits = [alarm for alarm in result.alarms if low <= alarm.row <= high]
     total.chance += 1 - (1 - (high - low + 1) / max(result.rows, 1)) ** incidents(rows)
-    tally = total.modes.setdefault(case.outcome, [0, 0])
-    tally[1] += 1
+    mode = total.modes.setdefault(case.outcome, Mode())
+    mode.broken += 1
     total.broken += 1
+    if case.injected is not None:
+        _timely(total, mode, result)
     if not hits:
         total.missed.append(case.name)
         return
-    tally[0] += 1
+    mode.caught += 1
     total.caught += 1
     first = min(alarm.row for alarm in hits)
     total.leads.append(case.damage - first)
     if words := causes_of(case.outcome):
-        named = total.causes.setdefault(case.outcome, [0, 0])
-        named[1] += 1
-        named[0] += any(alarm.cause in words for alarm in hits if alarm.row == first)
+        mode.asked += 1
+        mode.named += any(alarm.cause in words for alarm in hits if alarm.row == first)
+
+
+def _timely(total: Score, mode: Mode, result: Outcome) -> None:
+    """Whether the first alarm after the injection came in time."""
+    case, since = result.case, result.case.injected or 0
+    assert case.too_late is not None
+    mode.injected += 1
+    first = min((alarm.row for alarm in result.alarms if alarm.row >= since), default=None)
+    if first is None or first >= case.too_late:
+        total.late.append(f"{case.name} ({'never' if first is None else f'{first - case.too_late:+d}'})")
+    if first is None:
+        return
+    mode.before += first < case.too_late
+    mode.soon += first <= case.too_late + SOON
+    mode.ahead.append(case.too_late - first)
+    for detector in dict.fromkeys(alarm.detector for alarm in result.alarms if alarm.row == first):
+        mode.first[detector] = mode.first.get(detector, 0) + 1
 
 
 def score(results: Iterable[Outcome]) -> Score:
@@ -231,35 +291,52 @@ def poisson_interval(count: int, level: float = 0.95) -> tuple[float, float]:
     return low, _solve(lambda mean: _poisson_tail(count, mean) > side, 0.0, top)
 
 
-def _ratio(pairs: Mapping[str, Sequence[int]]) -> str:
-    return ", ".join(f"{name.replace('fault:', '')} {a}/{b}" for name, (a, b) in sorted(pairs.items()))
+def _ratio(modes: Mapping[str, Mode]) -> str:
+    return ", ".join(f"{name.replace('fault:', '')} {mode.caught}/{mode.broken}" for name, mode in sorted(modes.items()))
 
 
 def report(tool: str, total: Score, results: Sequence[Outcome]) -> str:
     """The scores as text for a person."""
     low, high = (1000 * bound / max(total.healthy_rows, 1) for bound in poisson_interval(total.false))
     names_causes = any(alarm.cause for result in results for alarm in result.alarms)
-    right, asked = (sum(pair[i] for pair in total.causes.values()) for i in (0, 1))
-    faults = {name: pair for name, pair in total.causes.items() if name.startswith("fault:")}
-    right_tiny, asked_tiny = (sum(pair[i] for pair in faults.values()) for i in (0, 1))
+    modes = total.modes.values()
+    right, asked = sum(mode.named for mode in modes), sum(mode.asked for mode in modes)
+    faults = [mode for name, mode in total.modes.items() if name.startswith("fault:")]
+    right_tiny, asked_tiny = sum(mode.named for mode in faults), sum(mode.asked for mode in faults)
+    before, soon, injected = total.before
     lead = statistics.median(total.leads) if total.leads else None
     seconds, rows = sum(r.seconds for r in results), sum(r.rows for r in results)
     lines = [
         f"{tool}",
         f"  caught   {total.caught}/{total.broken} (chance {total.chance:.1f})   median lead {lead} rows",
+        f"  in time  before halving {before}/{injected}   within {SOON} rows after {soon}/{injected}" if injected else "  in time  no injected fault",
         f"  false    {total.false} incidents on {total.healthy_rows} healthy rows: {total.per_1000:.2f} per 1000 (95 % {low:.2f} to {high:.2f})",
         f"  noisy    {len(total.noisy)}/{total.healthy} healthy runs",
         f"  cause    {right}/{asked} named right; injected faults {right_tiny}/{asked_tiny}" if names_causes else "  cause    names none",
         f"  by kind  {_ratio(total.modes)}",
         f"  missed   {', '.join(total.missed) or 'none'}",
+        f"  late     {', '.join(total.late) or 'none'}",
         f"  noisy    {', '.join(total.noisy) or 'none'}",
         f"  early    {', '.join(total.early) or 'none'}",
     ]
-    wrong = sorted(name for name, (a, b) in total.causes.items() if a < b)
+    wrong = sorted(name for name, mode in total.modes.items() if mode.named < mode.asked)
     lines += [f"  cause not named  {', '.join(wrong)}"] if wrong and names_causes else []
     lines += [f"  error    {error}" for error in total.errors]
     if seconds:
         lines.append(f"  cost     {1000 * seconds / max(rows, 1):.2f} ms of CPU per row over {rows} rows")
+    return "\n".join(lines)
+
+
+def table(total: Score) -> str:
+    """The broken runs by what was done to them, as Markdown."""
+    lines = ["| fault | runs | caught | before halving | within 3 rows | rows ahead, median | first alarm | cause named |", "|" + "---|" * 8]
+    for name, mode in sorted(total.modes.items()):
+        timely = [f"{mode.before}/{mode.injected}", f"{mode.soon}/{mode.injected}"] if mode.injected else ["-", "-"]
+        ahead = f"{statistics.median(mode.ahead):g}" if mode.ahead else "-"
+        first = ", ".join(f"{detector} {count}" for detector, count in sorted(mode.first.items(), key=lambda item: (-item[1], item[0]))) or "-"
+        named = f"{mode.named}/{mode.asked}" if mode.asked else "-"
+        cells = [name.removeprefix("fault:"), str(mode.broken), f"{mode.caught}/{mode.broken}", *timely, ahead, first, named]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -268,7 +345,13 @@ def detail(results: Iterable[Outcome]) -> str:
     lines = []
     for result in results:
         case = result.case
-        due = "" if case.damage is None else f" damage {case.damage}" + ("" if case.injected is None else f" injected {case.injected}")
+        due = (
+            ""
+            if case.damage is None
+            else f" damage {case.damage}"
+            + (f" halved {case.halved}" if case.halved is not None else "")
+            + ("" if case.injected is None else f" injected {case.injected}")
+        )
         fired = " ".join(f"{a.row}:{a.detector}{'!' if a.severity == 'critical' else ''}" for a in result.alarms)
         quiet = " ".join(f"{a.row}:{a.detector}" for a in result.watches)
         lines.append(f"{case.name} [{case.outcome}{due}, {result.rows} rows] {fired or '-'}" + (f"  ({quiet})" if quiet else ""))
@@ -281,13 +364,15 @@ def as_json(tool: str, total: Score, results: Sequence[Outcome]) -> dict[str, An
             "case": r.case.name,
             "outcome": r.case.outcome,
             "damage": r.case.damage,
+            "halved": r.case.halved,
+            "injected": r.case.injected,
             "rows": r.rows,
             "error": r.error,
             "fired": [asdict(a) for a in r.alarms],
         }
         for r in results
     ]
-    return {"tool": tool, "score": {**asdict(total), "per_1000": total.per_1000}, "runs": runs}
+    return {"tool": tool, "score": {**asdict(total), "per_1000": total.per_1000, "before_halving": total.before}, "runs": runs}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -296,6 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers", action="store_true", help="also run rlwatch, rl-doctor and rlprobe in an environment of their own")
     parser.add_argument("--json", action="store_true", help="print one JSON object per tool")
     parser.add_argument("--detail", action="store_true", help="one line per run: what was due and what fired")
+    parser.add_argument("--table", action="store_true", help="also a Markdown table, one line per fault")
     parser.add_argument("--limits", type=Path, help="JSON file: detector -> threshold -> value")
     arguments = parser.parse_args(argv)
     cases = load(arguments.cases)
@@ -311,6 +397,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(json.dumps(as_json(tool, total, results)))
             continue
         print(report(tool, total, results))
+        if arguments.table:
+            print(table(total))
         if arguments.detail:
             print(detail(results))
     return 0

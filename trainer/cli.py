@@ -17,6 +17,7 @@ EXAMPLES = """examples:
   vitals-train                                        learn code repair from a warm start, on the screen
   vitals-train --preset goblin-bonus                  the same, until a bonus for a word takes over at step 10
   vitals-train --preset healthy --set algorithm=gspo --set lr=1e-3
+  vitals-train --preset goblin-bonus --set fault.at_step=20 --set fault.patch.aux.word=0.3
   vitals-train --seed 3 --steps 40 --jsonl rows.jsonl
   vitals-train --checkpoint run.pt --jsonl rows.jsonl     the same command again continues where the last one ended or was killed
   vitals-train --collector http://127.0.0.1:8900 --project code-repair --name first

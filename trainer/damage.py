@@ -56,6 +56,15 @@ def damage_step(rows: Rows, at_step: int, rule: Mapping[str, Any], control: Rows
     return None
 
 
+def halved_row(rows: Rows, at_step: int, metric: str = "reward.task.mean") -> int | None:
+    """The first row from the fault on at which the mean of the last five rows, those before the fault included, is at most half of what it was
+    in the five rows before the fault; None when it never is, or was too little to halve."""
+    before = mean_at(rows, metric, at_step) if at_step else math.nan
+    if not before >= LEAST:
+        return None
+    return next((end - 1 for end in range(at_step + 1, len(rows) + 1) if mean_at(rows, metric, end) <= 0.5 * before), None)
+
+
 def first_signals(rows: Rows, at_step: int, normal: Rows, count: int = 3) -> list[tuple[str, int]]:
     """The metrics that first left the band mean +-4 standard deviations of ``normal`` for two rows in a row: (name, step), earliest first."""
     found = []

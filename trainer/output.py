@@ -25,23 +25,22 @@ class Sink(Protocol):
     def close(self, state: str, reason: str | None) -> None: ...
 
 
+def declared(config: Config, preset: str) -> dict[str, Any]:
+    """What a run says of itself: the fields of ``monitor.wire.RunStart`` that follow from its settings."""
+    return {
+        "config": asdict(config) | {"preset": preset},
+        "algorithm": config.algorithm,
+        "signal": "teacher_kl" if config.rule.teacher or config.rule.source != "policy" else "reward",
+        "task_reward": "reward.task.mean",
+        "aux_rewards": [f"reward.aux.{part}.mean" for part, weight in config.aux.items() if weight],
+    }
+
+
 class Collector:
     """Sends rows, rollouts and events to a collector in the background."""
 
     def __init__(self, url: str | None, project: str, name: str, config: Config, preset: str, resume: bool = False) -> None:
-        aux = [f"reward.aux.{part}.mean" for part, weight in config.aux.items() if weight]
-        self.run = monitor.client.start(
-            project,
-            name,
-            config=asdict(config) | {"preset": preset},
-            algorithm=config.algorithm,
-            signal="teacher_kl" if config.rule.teacher or config.rule.source != "policy" else "reward",
-            task_reward="reward.task.mean",
-            aux_rewards=aux,
-            url=url,
-            accepts=("stop",),
-            resume="auto" if resume else "never",
-        )
+        self.run = monitor.client.start(project, name, url=url, accepts=("stop",), resume="auto" if resume else "never", **declared(config, preset))
 
     def row(self, row: Row) -> None:
         self.run.log(row.values, step=row.step, hists=row.hists)

@@ -38,14 +38,21 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, settings: Mapping[str, Any] | None = None) -> Preset:
-    """The preset ``name`` with ``settings`` on top. Raises SettingError on an unknown name or setting."""
+    """The preset ``name`` with ``settings`` on top. Raises SettingError on an unknown name or setting.
+
+    ``fault.at_step`` sets an entry of the fault and ``fault.patch.lr`` a setting that changes there; together they give a preset without a fault
+    a change, which makes nothing of it faulty.
+    """
     one_of("preset", name, names())
     document = _read(name)
-    config = changed(Config(), document.get("settings", {}) | dict(settings or {}))
-    fault = _fault(document["fault"]) if "fault" in document else None
+    own = {key: value for key, value in (settings or {}).items() if not key.startswith("fault.")}
+    config = changed(Config(), document.get("settings", {}) | own)
+    change = {key.removeprefix("fault."): value for key, value in (settings or {}).items() if key not in own}
+    table = _with(document.get("fault"), change)
+    fault = None if table is None else _fault(table)
     if fault is not None:
         changed(config, fault.patch)
-    return Preset(name, document["about"], config, fault, document.get("kind", "healthy" if fault is None else "fault"))
+    return Preset(name, document["about"], config, fault, document.get("kind", "fault" if "fault" in document else "healthy"))
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -63,9 +70,23 @@ def _read(name: str) -> dict[str, Any]:
     return merged
 
 
+def _with(table: Mapping[str, Any] | None, change: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The ``[fault]`` table with single entries changed."""
+    if not change:
+        return table
+    table = table or {}
+    patch = {key.removeprefix("patch."): value for key, value in change.items() if key.startswith("patch.")}
+    plain = {key: value for key, value in change.items() if not key.startswith("patch.")}
+    return {**table, **plain, "patch": {**table.get("patch", {}), **patch}}
+
+
 def _fault(table: Mapping[str, Any]) -> Fault:
     known = tuple(f.name for f in fields(Fault))
     for key in table:
         if key not in known:
             raise SettingError(f"[fault] has no entry {key!r}; known are {', '.join(known)}")
+    if type(table.get("at_step")) is not int or table["at_step"] < 0:
+        raise SettingError(f"fault.at_step must be a step from 0 on, not {table.get('at_step')!r}")
+    if table.get("for_steps") is not None and (type(table["for_steps"]) is not int or table["for_steps"] < 1):
+        raise SettingError(f"fault.for_steps must be at least 1, not {table['for_steps']!r}")
     return Fault(**table)

@@ -44,10 +44,21 @@ def table_parser() -> argparse.ArgumentParser:
 def zoo_parser() -> argparse.ArgumentParser:
     top = _parser(
         "zoo",
-        "Fork one healthy beginning per seed into many faults, and write rows, labels and a table. What a folder already holds is not run again.",
-        "  vitals-train zoo --out corpus\n  vitals-train zoo --out corpus --only goblin-bonus,lr-too-high --seeds 0,1",
+        "Fork one healthy beginning per setting and seed into many faults, and write rows, labels and a table. What a folder already holds is not "
+        "run again, so that the same command continues after an interruption. manifest.json says before the first run which runs there will be.",
+        "  vitals-train zoo --out corpus\n"
+        "  vitals-train zoo --out corpus --only goblin-bonus,lr-too-high --seeds 0,1\n"
+        "  vitals-train zoo --out small --set prompts=4 --set fault.at_step=20     settings of every run, and of its fault\n"
+        "  vitals-train zoo --out fresh --plan plan.toml                           each run with settings of its own",
     )
     _common(top)
+    top.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every run; repeatable")
+    top.add_argument(
+        "--plan",
+        type=Path,
+        metavar="FILE",
+        help="TOML with [[run]] tables (preset, seeds, name, set, resume) instead of every preset with every seed",
+    )
     top.add_argument("--out", type=Path, default=Path("corpus"), metavar="FOLDER", help="rows, labels.json and table.md go here (default: corpus)")
     return top
 
@@ -79,6 +90,10 @@ def _seeds(text: str) -> list[int]:
         raise SettingError(f"--seeds takes whole numbers with commas, for example 0,1,2, not {text!r}") from None
 
 
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    return dict(read_assignment(text) for text in arguments.set)
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -104,12 +119,16 @@ def _table(arguments: argparse.Namespace) -> int:
 
 
 def _zoo(arguments: argparse.Namespace) -> int:
-    from trainer import zoo
+    from trainer import plan, zoo
 
     names = arguments.only.split(",") if arguments.only else list(presets.names())
     for name in names:
         one_of("preset", name, presets.names())
-    return _finish(zoo.table(zoo.build(names, _seeds(arguments.seeds), arguments.out, _say)), arguments.out / "table.md")
+    seeds, settings = _seeds(arguments.seeds), _settings(arguments)
+    if arguments.plan and arguments.only:
+        raise SettingError("--only picks presets; a plan names its own")
+    specs = plan.read(arguments.plan, seeds, settings) if arguments.plan else plan.simple(names, seeds, settings)
+    return _finish(zoo.table(zoo.build(specs, arguments.out, _say)), arguments.out / "table.md")
 
 
 def _audit(arguments: argparse.Namespace) -> int:
@@ -118,10 +137,9 @@ def _audit(arguments: argparse.Namespace) -> int:
 
     if arguments.tasks < 1:
         raise SettingError(f"--tasks must be at least 1, not {arguments.tasks}")
-    settings: dict[str, Any] = dict(read_assignment(text) for text in arguments.set)
     verifier = Verifier()
     try:
-        print(audit(presets.load(arguments.preset, settings).config, arguments.tasks, verifier).text)
+        print(audit(presets.load(arguments.preset, _settings(arguments)).config, arguments.tasks, verifier).text)
     finally:
         verifier.close()
     return 0

@@ -163,15 +163,23 @@ class Training:
         steps, potential = process_reward.step_rewards(self.step_model, batch)
         return config.step_model * steps + (0.0 if inside is None else inside), process_reward.health(batch, potential, self.verifier)
 
+    def success(self, batches: int = 1, config: Config | None = None) -> float:
+        """The share of held-out tasks that the policy solves as it stands, with every door closed and a flawless verifier, over ``batches`` batches
+        of the size and mix of ``config`` (the run's own). Always the same tasks, and no later step depends on it."""
+        config = config or self.config
+        closed = replace(
+            config, history_leaks=False, key_leaks=False, verifier=(), lag=0, sync_stuck=False, temperature=1.0, seed=self.config.seed + 1_000_003
+        )
+        sampler = sources.Lockstep(self.sampler.policy, self.verifier, self.device)
+        played = [sources.play(closed, 0, attempt, sampler, self.verifier, self.world) for attempt in range(batches)]
+        verdicts = [verdict for batch in played for verdict in batch.verdicts]
+        return self._means({"solved": sum(verdict.audit for verdict in verdicts)}, len(verdicts))["solved"]
+
     def _evaluation(self, config: Config) -> dict[str, float]:
-        """Every ``eval_every`` steps: the policy on held-out tasks with every door closed and a flawless verifier."""
+        """Held-out success, every ``eval_every`` steps."""
         if not config.eval_every or self.step % config.eval_every:
             return {}
-        closed = replace(
-            config, history_leaks=False, key_leaks=False, verifier=(), lag=0, sync_stuck=False, temperature=1.0, seed=config.seed + 1_000_003
-        )
-        batch = sources.play(closed, 0, 0, sources.Lockstep(self.sampler.policy, self.verifier, self.device), self.verifier, self.world)
-        return self._means({"eval.task.mean": sum(v.audit for v in batch.verdicts)}, len(batch.verdicts))
+        return {"eval.task.mean": self.success(config=config)}
 
     def _depth(self, config: Config) -> int:
         """How many versions back a later step may sample from."""

@@ -1,4 +1,4 @@
-"""A labelled corpus of healthy, faulty and control runs: one healthy prefix per seed, forked into many faults.
+"""A labelled corpus of healthy, faulty and control runs: one healthy prefix per setting and seed, forked into many faults.
 
 The fork is exact: everything random follows from (seed, step), so a fault and its control share every row up to the step at which they part.
 """
@@ -13,158 +13,209 @@ from pathlib import Path
 from typing import Any
 
 from monitor.wire import read_number, spelled
-from trainer import presets
-from trainer.damage import BAND_ROWS, damage_step, first_signals, mean_at
+from trainer.config import Config
+from trainer.damage import BAND_ROWS, WINDOW, damage_step, first_signals, halved_row, mean_at
+from trainer.output import declared
+from trainer.plan import Spec, manifest
 from trainer.presets import Preset
 from trainer.training import Training
 from trainer.verifier import Verifier
 from trainer.warmstart import warm_policy
 
 Rows = list[dict[str, float]]
-AFTER_DAMAGE = 6
+AFTER_DAMAGE = 8
 """Rows that are kept after the damage was plain: what follows teaches nothing new."""
 
 
 @dataclass(slots=True)
 class Case:
-    """One run of the corpus. ``damage`` is the step at which the cost is plain, ``signals`` the metrics that left their band first."""
+    """One run of the corpus. ``steps`` are the rows' steps; ``damage`` is the row at which the cost is plain, ``halved`` the one at which the
+    configured task reward has halved, ``signals`` the metrics that left their band first."""
 
-    preset: str
-    seed: int
+    spec: Spec
+    preset: Preset
     rows: Rows
-    at_step: int | None = None
+    steps: list[int]
     damage: int | None = None
+    halved: int | None = None
     signals: list[tuple[str, int]] = field(default_factory=list)
 
     @property
-    def file(self) -> str:
-        return f"{self.preset}-seed{self.seed}.jsonl"
+    def at_step(self) -> int | None:
+        return self.preset.fault.at_step if self.preset.fault else None
 
 
-class Prefixes:
-    """Healthy beginnings by setting, each run once and continued from where it was last needed."""
+@dataclass(slots=True)
+class Beginning:
+    """A run without its fault: ``states`` are kept at the steps ``forks`` at which others will part from it."""
 
-    def __init__(self, verifier: Verifier) -> None:
+    training: Training
+    forks: list[int]
+    rows: Rows = field(default_factory=list)
+    states: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def reach(self, step: int) -> None:
+        """Go on until ``step`` is the next one."""
+        while True:
+            if self.training.step in self.forks and self.training.step not in self.states:
+                self.states[self.training.step] = self.training.state()
+            if self.training.step >= step:
+                return
+            self.rows.append(self.training.advance().values)
+
+
+class Beginnings:
+    """The beginnings of ``specs``, each run once, and no longer kept than somebody needs it."""
+
+    def __init__(self, verifier: Verifier, specs: Sequence[Spec]) -> None:
         self.verifier = verifier
-        self.known: dict[str, tuple[Training, Rows, dict[int, dict[str, Any]]]] = {}
+        self.known: dict[str, Beginning] = {}
+        self.forks: dict[str, list[int]] = {}
+        for spec in specs:
+            preset = spec.load()
+            self.forks.setdefault(_key(preset.config), []).append(parting(spec, preset))
 
-    def fork(self, preset: Preset, at_step: int) -> tuple[Training, Rows]:
-        """A training of ``preset`` that stands at ``at_step``, with the rows before it."""
-        key = repr(replace(preset.config, steps=1))
-        training, rows, states = self.known.get(key) or (self._begin(preset), [], {})
-        self.known[key] = (training, rows, states)
-        states.setdefault(training.step, training.state())
-        while training.step < at_step:
-            rows.append(training.advance().values)
-            states[training.step] = training.state()
-        fork = self._begin(preset, preset)
-        fork.restore(states[at_step])
-        return fork, list(rows[:at_step])
+    def fork(self, spec: Spec, preset: Preset) -> tuple[Training, Rows]:
+        """A training of ``spec`` that stands where it parts from its beginning, with the rows before it."""
+        key, step = _key(preset.config), parting(spec, preset)
+        if key not in self.known:
+            self.known[key] = Beginning(self._training(replace(preset, fault=None)), self.forks[key])
+        beginning = self.known[key]
+        beginning.reach(step)
+        rows = beginning.rows[:step]
+        fork = self._training(preset)
+        fork.restore(beginning.states[step])
+        self.forks[key].remove(step)
+        if not self.forks[key]:
+            self.known.pop(key).training.close()
+        return fork, rows
 
-    def _begin(self, preset: Preset, faulty: Preset | None = None) -> Training:
-        policy = warm_policy(preset.config.warm_start, self.verifier)
-        return Training(preset.config, policy, self.verifier, faulty.fault if faulty else None)
-
-
-def run_case(prefixes: Prefixes, name: str, seed: int, control: Case | None) -> Case:
-    """Run one preset from the shared prefix where it has a fault, to its end or until the damage has been plain for some steps."""
-    preset = presets.load(name, {"seed": seed})
-    at_step = preset.fault.at_step if preset.fault else None
-    needs_history = preset.fault is not None and preset.fault.patch.get("lag", 0)
-    training, rows = prefixes.fork(preset, 0 if at_step is None or needs_history else at_step)
-    while training.step < preset.config.steps:
-        rows.append(training.advance().values)
-        if preset.faulty and preset.fault is not None and at_step is not None:
-            damage = damage_step(rows, at_step, preset.fault.damage, control.rows if control else None, preset.fault.for_steps)
-            if damage is not None and len(rows) > damage + AFTER_DAMAGE:
-                break
-    return Case(name, seed, rows, at_step)
+    def _training(self, preset: Preset) -> Training:
+        return Training(preset.config, warm_policy(preset.config.warm_start, self.verifier), self.verifier, preset.fault)
 
 
-def build(names: Sequence[str], seeds: Sequence[int], out: Path, tell: Callable[[str], None] = print) -> list[Case]:
-    """Run every preset of ``names`` and the controls they name, write rows and labels.json to ``out``, and return the judged cases."""
-    out.mkdir(parents=True, exist_ok=True)
-    cases: list[Case] = []
-    before = _known(out / "labels.json")
-    verifier = Verifier()
+def _key(config: Config) -> str:
+    """Runs with the same key begin alike; a ramp depends on how long it is."""
+    return repr(config if config.curriculum == "ramp" else replace(config, steps=1))
+
+
+def parting(spec: Spec, preset: Preset) -> int:
+    """The step up to which a run is its healthy beginning: all of it, up to its fault or to where it will resume, or, with a fault that samples from
+    old weights, nothing, since those need a history of their own."""
+    if spec.resume is not None or (preset.fault is not None and preset.fault.patch.get("lag", 0)):
+        return 0
+    return preset.config.steps if preset.fault is None else preset.fault.at_step
+
+
+def run_case(beginnings: Beginnings, spec: Spec, control: Case | None) -> Case:
+    """Run ``spec`` from the shared beginning to its end, or until the damage has been plain for some steps."""
+    preset = spec.load()
+    training, rows = beginnings.fork(spec, preset)
+    case = Case(spec, preset, rows, list(range(len(rows))))
+    lost_at, back = spec.resume or (None, None)
+    kept: dict[str, Any] = {}
     try:
-        for seed in seeds:
-            prefixes = Prefixes(verifier)
-            done: dict[str, Case] = {}
-            for name in with_controls(names):
-                started = time.process_time()
-                done[name] = kept_case(out, before, name, seed) or run_case(prefixes, name, seed, done.get(_control(name)))
-                judge(done[name], done)
-                write(done[name], out)
-                cases.append(done[name])
-                before |= {case.file: label(case) for case in cases}
-                out.joinpath("labels.json").write_text(json.dumps(before, indent=1) + "\n")
-                tell(f"{name} seed {seed}: {_verdict(done[name])}, {time.process_time() - started:.0f} CPU s")
+        while training.step < preset.config.steps:
+            if training.step == back and not kept:
+                kept = training.state()
+            if training.step == lost_at and kept:
+                training.restore(kept)
+                lost_at = None
+            case.steps.append(training.step)
+            rows.append(training.advance().values)
+            if preset.faulty and (damage := damage_of(case, control)) is not None and len(rows) > damage + AFTER_DAMAGE:
+                break
+    finally:
+        training.close()
+    return case
+
+
+def damage_of(case: Case, control: Case | None) -> int | None:
+    """The row at which the cost of the run's fault is plain. A run that should be well is asked whether its audit reward ever halved; one that
+    announced a change, whether it did so after that."""
+    fault = case.preset.fault
+    if fault is not None and case.preset.faulty:
+        return damage_step(case.rows, fault.at_step, fault.damage, control.rows if control else None, fault.for_steps)
+    settled = BAND_ROWS if fault is None else fault.at_step + WINDOW * fault.announced
+    return halved_row(case.rows, settled, "reward.audit.mean")
+
+
+def build(specs: Sequence[Spec], out: Path, tell: Callable[[str], None] = print) -> list[Case]:
+    """Write manifest.json, then make every run of ``specs``: its rows, its entry in labels.json. Returns the judged cases."""
+    out.mkdir(parents=True, exist_ok=True)
+    labels = _read(out / "labels.json")
+    _write(out / "manifest.json", _read(out / "manifest.json") | manifest(specs))
+    done = {spec.file: case for spec in specs if (case := kept_case(out, labels, spec)) is not None}
+    verifier = Verifier()
+    beginnings = Beginnings(verifier, [spec for spec in specs if spec.file not in done])
+    try:
+        for number, spec in enumerate(specs, 1):
+            started = time.process_time()
+            control = done.get(replace(spec, name=spec.control).file) if spec.control else None
+            if spec.file not in done:
+                done[spec.file] = run_case(beginnings, spec, control)
+                write(done[spec.file], out)
+            case = done[spec.file]
+            judge(case, control)
+            labels[spec.file] = label(case)
+            _write(out / "labels.json", labels)
+            tell(f"{number}/{len(specs)} {spec.name} seed {spec.seed}: {_verdict(case)}, {time.process_time() - started:.0f} CPU s")
     finally:
         verifier.close()
-    return cases
+    return [done[spec.file] for spec in specs]
 
 
-def with_controls(names: Sequence[str]) -> list[str]:
-    """``names`` with the controls they need, each control before the fault that is compared with it."""
-    ordered: dict[str, None] = {}
-    for name in names:
-        preset = presets.load(name)
-        if preset.fault is not None and preset.fault.control:
-            ordered[preset.fault.control] = None
-    return [*ordered, *(name for name in names if name not in ordered)]
-
-
-def _control(name: str) -> str:
-    fault = presets.load(name).fault
-    return (fault.control if fault else None) or ""
-
-
-def judge(case: Case, done: Mapping[str, Case]) -> None:
+def judge(case: Case, control: Case | None) -> None:
     """Fill in when the damage was plain and which metrics moved first."""
-    preset = presets.load(case.preset)
-    fault, control = preset.fault, done.get(preset.fault.control or "") if preset.fault else None
-    at_step = fault.at_step if fault else BAND_ROWS
-    rule = fault.damage if fault else {}
-    case.damage = damage_step(case.rows, at_step, rule, control.rows if control else None, fault.for_steps if fault else None)
-    if preset.faulty:
-        before = case.rows[max(0, at_step - BAND_ROWS) : at_step]
-        case.signals = first_signals(case.rows, at_step, before if len(before) >= 5 else (control.rows if control else case.rows)[:BAND_ROWS])
+    case.damage = damage_of(case, control)
+    if case.preset.faulty and case.at_step is not None:
+        case.halved = halved_row(case.rows, case.at_step)
+        before = case.rows[max(0, case.at_step - BAND_ROWS) : case.at_step]
+        case.signals = first_signals(case.rows, case.at_step, before if len(before) >= 5 else (control.rows if control else case.rows)[:BAND_ROWS])
 
 
 def write(case: Case, out: Path) -> None:
-    """One JSON object per row."""
-    with out.joinpath(case.file).open("w") as file:
-        for step, row in enumerate(case.rows):
-            file.write(json.dumps(spelled({"step": step, **row})) + "\n")
+    """What the run declares, then one JSON object per row, with the changes that it announced between them."""
+    fault = case.preset.fault
+    announced = fault is not None and fault.announced
+    lines: list[Mapping[str, Any]] = [{"run": case.spec.file, **declared(case.preset.config, case.preset.name)}]
+    for step, row in zip(case.steps, case.rows, strict=True):
+        if announced and fault is not None and step == fault.at_step:
+            lines.append({"step": step, "event": "regime", "detail": dict(fault.patch)})
+        lines.append(spelled({"step": step, **row}))
+    partial = out / f"{case.spec.file}.partial"
+    partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    partial.replace(out / case.spec.file)
 
 
 def label(case: Case) -> dict[str, Any]:
     """An entry of labels.json: outcome ``healthy``, ``fault:NAME``, ``flat`` (a fault that cost nothing) or ``unclear`` (a control that was hurt),
     damage row, injection step, what changed, and the settings that made the run."""
-    preset = presets.load(case.preset)
+    preset = case.preset
     healthy = not preset.faulty
-    outcome = ("healthy" if case.damage is None else "unclear") if healthy else (f"fault:{case.preset}" if case.damage is not None else "flat")
+    outcome = ("healthy" if case.damage is None else "unclear") if healthy else (f"fault:{preset.name}" if case.damage is not None else "flat")
     return {
         "outcome": outcome,
         "damage_row": None if healthy else case.damage,
+        "halved_row": case.halved,
         "fault_injected_at_step": case.at_step if preset.faulty else None,
         "algorithm": preset.config.algorithm,
         "changed_at_injection": dict(preset.fault.patch) if preset.fault else {},
         "first_signals": [{"metric": name, "step": step} for name, step in case.signals],
-        "made_by": _made_by(preset),
+        "made_by": _made_by(case.spec),
     }
 
 
-def _made_by(preset: Preset) -> dict[str, Any]:
+def _made_by(spec: Spec) -> dict[str, Any]:
     """What decides a run's rows, but for its seed, as JSON holds it."""
+    preset = spec.load()
     settings = {key: value for key, value in asdict(preset.config).items() if key != "seed"}
     fault = {"at_step": preset.fault.at_step, "for_steps": preset.fault.for_steps, "patch": dict(preset.fault.patch)} if preset.fault else {}
-    made: dict[str, Any] = json.loads(json.dumps(settings | {"fault": fault}))
+    made: dict[str, Any] = json.loads(json.dumps(settings | {"fault": fault} | ({"resume": spec.resume} if spec.resume else {})))
     return made
 
 
-def _known(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
         known: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -172,43 +223,50 @@ def _known(path: Path) -> dict[str, Any]:
     return known
 
 
-def kept_case(out: Path, known: Mapping[str, Any], name: str, seed: int) -> Case | None:
+def _write(path: Path, tree: Mapping[str, Any]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(tree, indent=1) + "\n")
+    partial.replace(path)
+
+
+def kept_case(out: Path, labels: Mapping[str, Any], spec: Spec) -> Case | None:
     """The case from an earlier build in the same folder, if the same settings made it."""
-    preset = presets.load(name, {"seed": seed})
-    case = Case(name, seed, [], preset.fault.at_step if preset.fault else None)
-    path = out / case.file
-    if known.get(case.file, {}).get("made_by") != _made_by(preset) or not path.exists():
+    path = out / spec.file
+    if labels.get(spec.file, {}).get("made_by") != _made_by(spec) or not path.exists():
         return None
+    case = Case(spec, spec.load(), [], [])
     for line in path.read_text().splitlines():
-        values = {key: read_number(value) for key, value in json.loads(line).items() if key != "step"}
-        case.rows.append({key: value for key, value in values.items() if value is not None})
+        tree = json.loads(line)
+        if "step" in tree and "event" not in tree:
+            case.steps.append(tree.pop("step"))
+            case.rows.append({key: found for key, value in tree.items() if (found := read_number(value)) is not None})
     return case
 
 
 def _verdict(case: Case) -> str:
     audit = f"audit {mean_at(case.rows, 'reward.audit.mean', 5):.2f} -> {mean_at(case.rows, 'reward.audit.mean', len(case.rows)):.2f}"
-    return f"{audit}, {'no damage' if case.damage is None else f'damage at {case.damage}'}"
+    return f"{len(case.rows)} rows, {audit}, {'no damage' if case.damage is None else f'damage at {case.damage}'}"
 
 
 def table(cases: Sequence[Case]) -> str:
     """A Markdown table of the faults with their controls, and what share behaved as it should."""
     by_name: dict[str, list[Case]] = {}
     for case in cases:
-        by_name.setdefault(case.preset, []).append(case)
+        by_name.setdefault(case.spec.name, []).append(case)
     lines = [
         "| fault | from step | damage at step, by seed | audit before -> end | first metrics to leave their band | control, damaged |",
         "|---|---|---|---|---|---|",
     ]
     for name, group in sorted(by_name.items()):
-        preset = presets.load(name)
+        preset = group[0].preset
         if preset.faulty and preset.fault is not None:
-            control = by_name.get(preset.fault.control or "", [])
-            lost = f"{preset.fault.control}: {sum(c.damage is not None for c in control)} of {len(control)}" if control else "-"
+            control = by_name.get(group[0].spec.control or "", [])
+            lost = f"{group[0].spec.control}: {sum(c.damage is not None for c in control)} of {len(control)}" if control else "-"
             name = name if preset.kind == "fault" else f"{name} (study)"
             steps = ", ".join("-" if c.damage is None else str(c.damage) for c in group)
             lines.append(f"| {name} | {preset.fault.at_step} | {steps} | {_audit(group)} | {_signals(group)} | {lost} |")
-    faults = [c for c in cases if presets.load(c.preset).kind == "fault"]
-    well = [c for c in cases if not presets.load(c.preset).faulty]
+    faults = [c for c in cases if c.preset.kind == "fault"]
+    well = [c for c in cases if not c.preset.faulty]
     lines += [
         "",
         f"Faults that cost what they should: {sum(c.damage is not None for c in faults)} of {len(faults)}. "

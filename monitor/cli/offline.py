@@ -123,6 +123,8 @@ class Judge:
         self._seen: set[str] = set()
 
     def row(self, each: LogRow) -> None:
+        if each.regime:
+            self.regime()
         row = Row(each.index, each.step, each.values)
         self._seen.update(name for name in self._found.context.aux if name in row.values)
         self._state, findings = fold.observe(self._state, row, self._found.context)

@@ -20,13 +20,15 @@ from monitor.adapters.rewards import Roles, UnknownReward, resolve
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One step of a log. ``index`` counts rows from 0, ``segment`` the resumes before it, ``line`` is where it was written."""
+    """One step of a log. ``index`` counts rows from 0, ``segment`` the resumes before it, ``line`` is where it was written; ``regime`` says that
+    settings were changed on purpose before it."""
 
     index: int
     step: int
     segment: int
     line: int
     values: Mapping[str, float]
+    regime: bool = False
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ def _translated(merged: Iterator[Merged], names: NameMap) -> Iterator[LogRow]:
     for index, row in enumerate(merged):
         values = names.translate(row.values)
         _derived(values)
-        yield LogRow(index, row.step, row.segment, row.line, values)
+        yield LogRow(index, row.step, row.segment, row.line, values, row.regime)
 
 
 def _text(value: object) -> str | None:

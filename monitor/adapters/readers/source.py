@@ -75,11 +75,13 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """One record as it was written: ``values`` under native keys, finite or not; ``step`` None where the record does not say it."""
+    """One record as it was written: ``values`` under native keys, finite or not; ``step`` None where the record does not say it. ``regime``
+    marks an announced change of settings, in force from its step on."""
 
     line: int
     step: int | None
     values: dict[str, float]
+    regime: bool = False
 
 
 @dataclass(slots=True)

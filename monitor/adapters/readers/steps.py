@@ -54,22 +54,24 @@ def numbered(records: Iterator[tuple[int, Mapping[str, object]]], notes: Notes) 
     if key == "_step":
         notes.add("steps", "only the tracker's own counter _step is logged: it may run ahead of the training step")
     for count, (line, record) in enumerate(itertools.chain(head, records)):
-        values = numbers(record)
+        regime = record.get("event") == "regime"
+        values = {} if regime else numbers(record)
         step = count if key is None else step_of(record, key)
         for counter in (key, "step", "_step"):
             if counter is not None:
                 values.pop(counter, None)
-        yield Raw(line, step, values)
+        yield Raw(line, step, values, regime)
 
 
 @dataclass(slots=True)
 class Merged:
-    """Everything that was logged for one step of one segment; ``line`` is where it starts."""
+    """Everything that was logged for one step of one segment; ``line`` is where it starts. ``regime``: settings were changed on purpose here."""
 
     step: int
     segment: int
     line: int
     values: dict[str, float] = field(default_factory=dict)
+    regime: bool = False
 
 
 class Merger:
@@ -114,6 +116,7 @@ class Merger:
             self._notes.add("conflict", f"line {raw.line}: step {step} is logged again with other values: the last ones count")
         if found is None:
             found = self._open[step] = Merged(step, self._segment, raw.line)
+        found.regime |= raw.regime
         if raw.step is None:
             for key, value in raw.values.items():
                 found.values.setdefault(key, value)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.detection import Alarm, Case, Outcome, incidents, load, main, poisson_interval, score, window
+from bench.detection import CAUSES, Alarm, Case, Outcome, causes_of, incidents, load, main, poisson_interval, score, table, window
+from monitor.detect import cause
+from trainer import presets
 
 
 def outcome(
@@ -45,13 +48,54 @@ def test_caught_missed_false_and_noisy_are_told_apart() -> None:
     assert (total.caught, total.broken, total.leads) == (1, 2, [3])
     assert (total.false, total.healthy_rows) == (3, 230)
     assert (len(total.noisy), total.healthy) == (1, 2)
-    assert total.causes == {"fault:entropy_explosion": [1, 1]}
+    mode = total.modes["fault:entropy_explosion"]
+    assert (mode.caught, mode.broken, mode.named, mode.asked) == (1, 2, 1, 1)
     width = 25 - 15 + 1
     assert total.chance == pytest.approx((1 - (1 - width / 45)) + (1 - (1 - width / 45) ** 2))
 
 
 def test_a_cause_is_named_by_the_first_alarm_only() -> None:
-    assert score([outcome("fault:repetition", 45, (18,), 21, 15, "stale rollouts")]).causes == {"fault:repetition": [0, 1]}
+    mode = score([outcome("fault:repetition", 45, (18,), 21, 15, "stale rollouts")]).modes["fault:repetition"]
+    assert (mode.named, mode.asked) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("halved", "alarms", "before", "soon", "ahead"),
+    [
+        (25, (24,), 1, 1, [1]),
+        (25, (25,), 0, 1, [0]),
+        (25, (28, 30), 0, 1, [-3]),
+        (25, (29,), 0, 0, [-4]),
+        (25, (14,), 0, 0, []),
+        (25, (14, 15), 1, 1, [10]),
+        (25, (), 0, 0, []),
+        (None, (20,), 1, 1, [1]),
+        (None, (21,), 0, 1, [0]),
+    ],
+)
+def test_in_time_is_before_the_task_reward_has_halved(halved: int | None, alarms: tuple[int, ...], before: int, soon: int, ahead: list[int]) -> None:
+    result = outcome("fault:lr-too-high", 45, alarms, 21, 15)
+    result.case = replace(result.case, halved=halved)
+    total = score([result, outcome("collapse", 45, (20,), 21), outcome("flat", 45, (20,), None, 15)])
+    assert total.before == (before, soon, 1)
+    assert total.modes["fault:lr-too-high"].ahead == ahead
+    assert len(total.late) == 1 - before
+
+
+def test_the_table_has_one_line_per_fault() -> None:
+    total = score([outcome("fault:goblin-bonus", 45, (18,), 21, 15, "auxiliary reward farmed"), outcome("collapse", 45, (44,), 21)])
+    assert table(total).splitlines()[2:] == [
+        "| collapse | 1 | 0/1 | - | - | - | - | - |",
+        "| goblin-bonus | 1 | 1/1 | 1/1 | 1/1 | 3 | any 1 | 1/1 |",
+    ]
+
+
+def test_every_fault_that_has_a_cause_among_ours_is_asked_for_it() -> None:
+    names = {preset for preset in presets.names() if presets.load(preset).kind == "fault"}
+    unknown = {name for name in names if not causes_of(f"fault:{name}")}
+    assert unknown == {"history-leak", "key-leak", "self-distill-live-teacher"}
+    known = {str(value.name) for value in vars(cause).values() if isinstance(value, cause.Cause)}
+    assert {word for _, words in CAUSES for word in words} <= known
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(0, 0.0, 3.689), (1, 0.0253, 5.572), (5, 1.623, 11.668), (20, 12.217, 30.888)])
@@ -63,9 +107,13 @@ def test_labels_and_logs_of_a_folder_are_scored(tmp_path: Path, capsys: pytest.C
     for name, broken in (("good.jsonl", False), ("bad.jsonl", True)):
         rows = [{"step": i, "reward.task.mean": 0.5, "entropy.mean": 0.4, "opt.loss": math.nan if broken and i >= 20 else 0.1} for i in range(40)]
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    labels = {"good.jsonl": {"outcome": "healthy", "damage_row": None}, "bad.jsonl": {"outcome": "collapse", "damage_row": 21, "declared": None}}
+    labels = {
+        "good.jsonl": {"outcome": "healthy", "damage_row": None},
+        "bad.jsonl": {"outcome": "collapse", "damage_row": 21, "declared": None, "halved_row": 23, "fault_injected_at_step": 20},
+    }
     (tmp_path / "labels.json").write_text(json.dumps(labels))
     assert [case.outcome for case in load([tmp_path])] == ["healthy", "collapse"]
     assert main(["--cases", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["score"]
     assert (found["caught"], found["broken"], found["healthy"], found["leads"]) == (1, 1, 1, [1])
+    assert found["before_halving"] == [1, 1, 1] and found["modes"]["collapse"]["ahead"] == [3]
