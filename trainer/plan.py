@@ -47,8 +47,9 @@ class Spec:
 
 
 def simple(names: Sequence[str], seeds: Sequence[int], settings: Mapping[str, Any]) -> list[Spec]:
-    """Every preset of ``names`` with every seed, all with the same ``settings``, and their controls."""
-    return complete(Spec(name, name, seed, settings) for seed in seeds for name in names)
+    """Every preset of ``names`` with every seed, all with the same ``settings`` (those of the fault where there is one), and their controls."""
+    plain = {key: value for key, value in settings.items() if not key.startswith("fault.")}
+    return complete(Spec(name, name, seed, settings if presets.load(name).fault else plain) for seed in seeds for name in names)
 
 
 def read(path: Path, seeds: Sequence[int], settings: Mapping[str, Any]) -> list[Spec]:

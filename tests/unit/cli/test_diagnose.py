@@ -188,3 +188,15 @@ def test_curves_keep_extremes_in_bounded_space() -> None:
     assert len(curve.buckets) <= BUCKETS
     assert max(bucket[1] for bucket in curve.buckets.values()) == 1e6
     assert curve.broken == {77_777 // curve.stride}
+
+
+def test_an_announced_change_starts_baselines_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    rows: list[dict[str, object]] = [{"step": i, "reward.task.mean": (0.8 if i < 30 else 0.35) + 0.01 * (i % 3), "opt.loss": 0.1} for i in range(50)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "peak_and_fall" in {entry.finding.detector for entry in diagnose(path).alarms()}
+    change = {"step": 30, "event": "regime", "detail": {"mix.pair": 2.0}}
+    path.write_text("".join(json.dumps(row) + "\n" for row in (*rows[:30], change, *rows[30:])))
+    found = diagnose(path)
+    assert (found.rows, found.notes) == (50, [])
+    assert not found.alarms()
