@@ -3,7 +3,7 @@
 A plan file is TOML, one table per kind of run::
 
     [[run]]
-    preset = "lr-too-high"
+    preset = "lr-too-high"            # or several: ["healthy", "sgd"], or "all"
     seeds = [71, 72]                  # default: those of --seeds
     name = "lr-too-high-small"        # default: the preset's; names the files
     set = { lr = 3.5e-4, "fault.at_step" = 18 }
@@ -68,7 +68,10 @@ def read(path: Path, seeds: Sequence[int], settings: Mapping[str, Any]) -> list[
 def _specs(entry: Mapping[str, Any], seeds: Sequence[int], settings: Mapping[str, Any]) -> list[Spec]:
     for key in entry:
         one_of("entry of [[run]]", key, ENTRIES)
-    name = entry.get("preset", "healthy")
+    named = entry.get("preset", "healthy")
+    wanted = presets.names() if named == "all" else named if isinstance(named, list) else [named]
+    if len(wanted) != 1 and "name" in entry:
+        raise SettingError(f"name = {entry['name']!r} cannot name the runs of {len(wanted)} presets")
     resume = entry.get("resume")
     if resume is not None and not (isinstance(resume, list) and len(resume) == 2 and all(type(step) is int for step in resume)):
         raise SettingError(f"resume takes two steps, for example [30, 25], not {resume!r}")
@@ -78,7 +81,7 @@ def _specs(entry: Mapping[str, Any], seeds: Sequence[int], settings: Mapping[str
     if not isinstance(own, list) or not all(type(seed) is int for seed in own):
         raise SettingError(f"seeds must be whole numbers, not {own!r}")
     back = None if resume is None else (resume[0], resume[1])
-    return [Spec(entry.get("name", name), name, seed, {**settings, **entry.get("set", {})}, back) for seed in own]
+    return [Spec(entry.get("name", name), name, seed, {**settings, **entry.get("set", {})}, back) for name in wanted for seed in own]
 
 
 def complete(specs: Iterable[Spec]) -> list[Spec]:

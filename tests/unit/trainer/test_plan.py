@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import bench
 from trainer import plan, presets, table, zoo
 from trainer.config import SettingError
 from trainer.plan import Spec
@@ -47,6 +48,7 @@ def test_controls_are_shared_and_none_is_made_twice() -> None:
         ("run = 1", "[[run]]"),
         ("[[run]]\nprest = 'healthy'", "preset"),
         ("[[run]]\npreset = 'helthy'", "healthy"),
+        ("[[run]]\npreset = ['sgd', 'healthy']\nname = 'both'", "both"),
         ("[[run]]\nresume = [5]", "resume"),
         ("[[run]]\nresume = [5, 5]", "earlier"),
         ("[[run]]\nseeds = ['a']", "seeds"),
@@ -59,6 +61,12 @@ def test_controls_are_shared_and_none_is_made_twice() -> None:
 def test_plans_that_cannot_be_carried_out(text: str, word: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=word.replace("[", r"\[")):
         planned(text, tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(Path(bench.__file__).with_name("corpora").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_plans_of_our_own_corpora_hold_every_fault_twice(path: Path) -> None:
+    faults = [spec.preset for spec in plan.read(path, [], {}) if spec.load().kind == "fault"]
+    assert {faults.count(name) for name in presets.names() if presets.load(name).kind == "fault"} == {2}
 
 
 def test_an_announced_change_makes_nothing_faulty() -> None:
