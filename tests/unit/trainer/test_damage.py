@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainer.audit import Share, audit, wilson
 from trainer.config import Config, changed
-from trainer.damage import damage_step, first_signals
+from trainer.damage import damage_step, first_signals, halved_row
 from trainer.verifier import Verifier
 
 
@@ -20,6 +20,15 @@ def test_halving() -> None:
     falling = [0.8] * 10 + [0.8, 0.6, 0.3, 0.1, 0.0, 0.0]
     assert damage_step(rows(falling), 10, {}) == 14
     assert damage_step(rows([0.8] * 20), 10, {}) is None
+
+
+def test_the_task_reward_has_halved_when_its_mean_of_five_has() -> None:
+    """A reward that is gone at once has halved at its third row, with two good ones still in the mean."""
+    assert halved_row(rows([0.8] * 10 + [0.0] * 5, "reward.task.mean"), 10) == 12
+    assert halved_row(rows([0.8] * 10 + [0.8, 0.6, 0.3, 0.1, 0.0, 0.0], "reward.task.mean"), 10) == 14
+    assert halved_row(rows([0.8] * 10 + [0.5] * 9, "reward.task.mean"), 10) is None
+    assert halved_row(rows([0.01] * 10 + [0.0] * 9, "reward.task.mean"), 10) is None
+    assert halved_row(rows([0.8] * 2 + [0.0] * 9, "reward.task.mean"), 0) is None
 
 
 def test_behind_a_control() -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from trainer import correction, process_reward, teachers
 from trainer.batch import at_end
-from trainer.config import Config
+from trainer.config import Config, changed
 from trainer.curriculum import mix_at
 from trainer.environment import Episode
 from trainer.model import Shape, TinyGPT
 from trainer.sources import draw_episodes
 from trainer.tasks.repair import RUNNING_EXAMPLE
+from trainer.training import Training
 from trainer.values import Bins
-from trainer.verifier import Verifier
+from trainer.verifier import Verdict, Verifier
 from trainer.vocab import SIZE, decode
 from trainer.world import World
 
@@ -117,3 +120,29 @@ def test_ranks_share_prompts_without_overlap() -> None:
     whole = [e.task.key for e in draw_episodes(config, 3, 0, range(4))[0]]
     halves = [[e.task.key for e in draw_episodes(config, 3, 0, range(4)[rank::2])[0]] for rank in range(2)]
     assert halves[0] == whole[0:2] + whole[4:6] and halves[1] == whole[2:4] + whole[6:8]
+
+
+def test_measuring_success_changes_nothing_and_closes_every_door(verifier: Verifier) -> None:
+    """The same tasks at every step, and the run goes on as if nobody had asked."""
+    settings = {"prompts": 2, "samples": 4, "max_length": 60, "verifier": "unreachable", "mix": {"retry": 1.0}}
+    asked, left = (Training(changed(Config(), settings), TinyGPT(Shape(SIZE)), verifier) for _ in range(2))
+    left.policy.load_state_dict(asked.policy.state_dict())
+    left.reference.load_state_dict(asked.policy.state_dict())
+    assert asked.success(3) == asked.success(3)
+    rows = [training.advance().values for training in (asked, left)]
+    plain = [{name: value for name, value in row.items() if not name.startswith("perf.")} for row in rows]
+    assert plain[0] == plain[1]
+
+
+def test_success_is_that_of_the_policy(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the held-out verdicts are right, whatever the configured verifier says."""
+    config = changed(Config(), {"prompts": 2, "samples": 4, "max_length": 60, "verifier": "unreachable", "eval_every": 2})
+    training = Training(config, TinyGPT(Shape(SIZE)), verifier)
+    score = verifier.score
+
+    def half(episodes: Sequence[Episode], wrong: frozenset[str], *rest: Any) -> list[Verdict]:
+        return [replace(v, audit=float(i % 2 and not wrong)) for i, v in enumerate(score(episodes, wrong, *rest))]
+
+    monkeypatch.setattr(verifier, "score", half)
+    assert training.success(2) == 0.5
+    assert [training.advance().values.get("eval.task.mean") for _ in range(3)] == [0.5, None, 0.5]
