@@ -5,22 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from monitor.deliver.message import Message
+from monitor.deliver.letter import Letter
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The receiver took the message. ``status`` is its HTTP status, None where there is none; ``latency_ms`` how long it took."""
+    """The receiver took the message. ``status`` is its HTTP or SMTP status, None where there is none; ``latency_ms`` how long it took;
+    ``note`` one sentence about what it took less than willingly, None for nothing."""
 
     status: int | None
     latency_ms: float
+    note: str | None = None
 
 
 class TransportError(Exception):
     """The receiver did not take the message. The text is one sentence without any secret.
 
     ``permanent`` says that trying again is of no use until somebody changes the receiver or its address; ``retry_after`` is how many
-    seconds the receiver asked for; ``status`` its HTTP status, None where it gave none.
+    seconds the receiver asked for; ``status`` its HTTP or SMTP status, None where it gave none.
     """
 
     def __init__(self, sentence: str, *, permanent: bool = False, status: int | None = None, retry_after: float | None = None) -> None:
@@ -47,8 +49,8 @@ class Channel(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def send(self, message: Message) -> Receipt:
-        """Delivers ``message`` or raises :class:`TransportError`; ``message.uid`` lets the receiver drop a repetition."""
+    async def send(self, letter: Letter) -> Receipt:
+        """Delivers ``letter`` or raises :class:`TransportError`; ``letter.uid`` lets the receiver drop a repetition."""
         ...
 
     async def close(self) -> None:

@@ -1,26 +1,18 @@
-"""What people read about one change of an alert, before any channel gives it a form. Pure."""
+"""The letter about one change of an alert. Pure."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from monitor import metrics
+from monitor.deliver.letter import Excerpt
+from monitor.deliver.sparkline import sparkline
 from monitor.detect.contract import Finding
 
 MAX_EXCERPT = 1200
 """Characters of a rollout that travel with a message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """A decoded rollout that shows what the alert is about; ``pick`` says why it was kept (best, worst, random)."""
-
-    step: int
-    pick: str
-    text: str
-    rewards: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,7 @@ class Message:
 
     ``uid`` is the transition's and the receiver's key for deduplication; ``alert`` the episode's, which groups the messages of one story.
     ``incident`` groups the alerts of one story, of which ``cascade`` names the others, first mover first. ``verdict`` is the run's sentence at
-    that time, ``link`` the run's page at the step.
+    that time, ``link`` the run's page at the step, ``series`` the finding's metric up to the alarm.
     """
 
     uid: str
@@ -61,6 +53,17 @@ class Message:
     excerpts: tuple[Excerpt, ...] = ()
     incident: str = ""
     cascade: tuple[Also, ...] = ()
+    series: tuple[float, ...] = ()
+
+    link_label = "Open the run"
+
+    @property
+    def story(self) -> str:
+        return self.incident or self.alert
+
+    @property
+    def state(self) -> str:
+        return self.to_state
 
     @property
     def title(self) -> str:
@@ -97,6 +100,19 @@ class Message:
         """The step at which the condition began by the detector's estimate, at the latest where the alert opened."""
         since = self.finding.since_step
         return self.opened_step if since is None else min(since, self.opened_step)
+
+    @property
+    def curve(self) -> str:
+        """The course of the metric up to the alarm, with its name."""
+        line = sparkline(self.series)
+        return f"{line}  {self.finding.metric}" if line else ""
+
+    @property
+    def small(self) -> tuple[str, ...]:
+        parts = [f"{self.project} / {self.run_name}", f"step {self.step}", f"{self.organ}: {self.detector}"]
+        if self.onset != self.step:
+            parts.append(f"since step {self.onset}")
+        return tuple(parts)
 
     @property
     def paragraphs(self) -> tuple[tuple[str, str], ...]:

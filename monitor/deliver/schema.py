@@ -18,6 +18,11 @@ def _said(text: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "description": text}
 
 
+def _list(**properties: dict[str, Any]) -> dict[str, Any]:
+    items = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {"type": "array", "items": items}
+
+
 _DATA: dict[str, dict[str, Any]] = {
     "id": _said("The change of the alert; the same on every attempt, so drop what you have seen.", {"type": "string", "format": "uuid"}),
     "alert": _said("The alert; the same for all its changes.", {"type": "string"}),
@@ -44,38 +49,53 @@ _DATA: dict[str, dict[str, Any]] = {
     "baseline": _said("What was normal for this run.", _maybe(_NUMBER)),
     "limit": _said("The threshold that was crossed.", _maybe(_NUMBER)),
     "moved": _said("Other metrics that moved, first mover first.", {"type": "array", "items": _TEXT}),
-    "cascade": {
-        "description": "The other alarms of the incident, first mover first.",
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {"detector": _TEXT, "severity": {"enum": _STATES}, "title": _TEXT, "since_step": _STEP},
-            "required": ["detector", "severity", "title", "since_step"],
-            "additionalProperties": False,
-        },
-    },
+    "cascade": _said(
+        "The other alarms of the incident, first mover first.",
+        _list(detector=_TEXT, severity={"enum": _STATES}, title=_TEXT, since_step=_STEP),
+    ),
     "link": _said("The run's page at the step; empty if no public address is set.", _TEXT),
-    "rollouts": {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {"step": _STEP, "pick": _TEXT, "text": _TEXT, "rewards": {"type": "object", "additionalProperties": _NUMBER}},
-            "required": ["step", "pick", "text", "rewards"],
-            "additionalProperties": False,
-        },
-    },
+    "rollouts": _list(step=_STEP, pick=_TEXT, text=_TEXT, rewards={"type": "object", "additionalProperties": _NUMBER}),
 }
+
+_DIGEST: dict[str, dict[str, Any]] = {
+    "id": _said("The digest; the same on every attempt.", {"type": "string", "format": "uuid"}),
+    "title": _TEXT,
+    "counts": _said("How many changes, by project and detector, the most first.", _list(project=_TEXT, detector=_TEXT, count={"type": "integer"})),
+    "alerts": _said(
+        "Every change that the digest stands for, in order; none of them is sent by itself.",
+        _list(
+            id={"type": "string", "format": "uuid"},
+            project=_TEXT,
+            run=_TEXT,
+            run_name=_TEXT,
+            detector=_TEXT,
+            to={"enum": _STATES},
+            title=_TEXT,
+            step=_STEP,
+        ),
+    ),
+    "link": _said("The page that lists them; empty if no public address is set.", _TEXT),
+}
+
+_TEST: dict[str, dict[str, Any]] = {"id": {"type": "string", "format": "uuid"}, "title": _TEXT, "text": _TEXT, "link": _TEXT}
+
+
+def _event(type_: dict[str, Any], title: str, data: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    properties = {
+        "type": type_,
+        "timestamp": _said("When it happened.", {"type": "string", "format": "date-time"}),
+        "data": {"type": "object", "properties": data, "required": list(data), "additionalProperties": False},
+    }
+    return {"title": title, "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
 
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "rlvitals alert",
-    "type": "object",
-    "properties": {
-        "type": _said("alert.STATE, where STATE is what the alert changed to; channel.test for a test message.", {"type": "string"}),
-        "timestamp": _said("When it changed.", {"type": "string", "format": "date-time"}),
-        "data": {"type": "object", "properties": _DATA, "required": list(_DATA), "additionalProperties": False},
-    },
-    "required": ["type", "timestamp", "data"],
-    "additionalProperties": False,
+    "title": "What the webhook of rlvitals posts",
+    "oneOf": [
+        _event({"enum": [f"alert.{state}" for state in _STATES]}, "One change of one alert; the type names what it changed to", _DATA),
+        _event({"const": "alert.digest"}, "Many changes at once", _DIGEST),
+        _event({"const": "channel.test"}, "A test of the channel", _TEST),
+    ],
 }
 """JSON Schema 2020-12."""

@@ -9,6 +9,8 @@ from typing import Any
 
 from monitor.alerts.channel_table import Receiver, Source
 from monitor.deliver.channel import Channel, ChannelError
+from monitor.deliver.long_tail import LongTail
+from monitor.deliver.mail import Mail
 from monitor.deliver.slack import Slack
 from monitor.deliver.webhook import Webhook
 
@@ -47,4 +49,13 @@ def _webhook(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], 
     return Webhook(name, secrets["url"], secrets.get("secret"), private=private)
 
 
-_MAKERS: Mapping[str, Maker] = {"slack": _slack, "webhook": _webhook}
+def _mail(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:
+    more = {key: options[key] for key in ("port", "tls", "username") if key in options}
+    return Mail(name, options["host"], options["from"], options["to"], password=secrets.get("password"), **more)
+
+
+def _apprise(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:
+    return LongTail(name, secrets["url"])
+
+
+_MAKERS: Mapping[str, Maker] = {"slack": _slack, "webhook": _webhook, "email": _mail, "apprise": _apprise}

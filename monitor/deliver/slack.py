@@ -6,7 +6,7 @@ from typing import Any
 
 from monitor import wire
 from monitor.deliver.channel import Receipt
-from monitor.deliver.message import Excerpt, Message
+from monitor.deliver.letter import Letter
 from monitor.deliver.post import TIMEOUT_S, Poster
 
 MAX_HEADER = 150
@@ -31,35 +31,35 @@ class Slack:
     def __repr__(self) -> str:
         return f"Slack({self.name!r}, host={self._poster.host!r})"
 
-    async def send(self, message: Message) -> Receipt:
-        return await self._poster.post(wire.to_json(payload(message)), {})
+    async def send(self, letter: Letter) -> Receipt:
+        return await self._poster.post(wire.to_json(payload(letter)), {})
 
     async def close(self) -> None:
         await self._poster.close()
 
 
-def payload(message: Message) -> dict[str, Any]:
-    """What is posted: ``text`` is what notifications and screen readers show, ``blocks`` the message."""
-    return {"text": clipped(escaped(message.summary), MAX_TEXT), "blocks": blocks(message), "unfurl_links": False, "unfurl_media": False}
+def payload(letter: Letter) -> dict[str, Any]:
+    """What is posted: ``text`` is what notifications and screen readers show, ``blocks`` the letter."""
+    return {"text": clipped(escaped(letter.summary), MAX_TEXT), "blocks": blocks(letter), "unfurl_links": False, "unfurl_media": False}
 
 
-def blocks(message: Message) -> list[dict[str, Any]]:
-    """Header, verdict, numbers, paragraphs, rollouts, link and a line of small print; at most :data:`MAX_BLOCKS`."""
-    out: list[dict[str, Any]] = [{"type": "header", "text": _plain(f"{mark(message.to_state)} {message.title}", MAX_HEADER)}]
-    if message.verdict:
-        out.append(_section(message.verdict))
-    fields = [_labelled(label, value, MAX_FIELD) for label, value in message.numbers][:MAX_FIELDS]
-    out.append({"type": "section", "fields": fields})
-    out += [{"type": "section", "text": _labelled(label, text, MAX_SECTION)} for label, text in message.paragraphs]
-    for excerpt in message.excerpts:
-        out += _rollout(excerpt)
-    small = [f"{message.project} / {message.run_name}", f"step {message.step}", f"{message.organ}: {message.detector}"]
-    if message.onset != message.step:
-        small.append(f"since step {message.onset}")
-    if message.link and len(message.link) <= MAX_URL:
-        out.append(_section_link(message.link))
-    out.append({"type": "context", "elements": [{"type": "mrkdwn", "text": clipped(escaped(" · ".join(small)), MAX_FIELD)}]})
-    return out[:MAX_BLOCKS]
+def blocks(letter: Letter) -> list[dict[str, Any]]:
+    """Header, verdict, numbers, curve, paragraphs, rollouts, link and a line of small print; at most :data:`MAX_BLOCKS`."""
+    out: list[dict[str, Any]] = [{"type": "header", "text": _plain(f"{mark(letter.state)} {letter.title}", MAX_HEADER)}]
+    if letter.verdict:
+        out.append(_section(letter.verdict))
+    if letter.numbers:
+        out.append({"type": "section", "fields": [_labelled(label, value, MAX_FIELD) for label, value in letter.numbers][:MAX_FIELDS]})
+    if letter.curve:
+        out.append(_preformatted(letter.curve))
+    out += [{"type": "section", "text": _labelled(label, text, MAX_SECTION)} for label, text in letter.paragraphs]
+    for excerpt in letter.excerpts:
+        out += [_section(excerpt.label), _preformatted(excerpt.text)]
+    tail: list[dict[str, Any]] = []
+    if letter.link and len(letter.link) <= MAX_URL:
+        tail.append(_button(letter.link_label, letter.link))
+    tail.append({"type": "context", "elements": [{"type": "mrkdwn", "text": clipped(escaped(" · ".join(letter.small)), MAX_FIELD)}]})
+    return out[: MAX_BLOCKS - len(tail)] + tail
 
 
 def mark(state: str) -> str:
@@ -91,8 +91,8 @@ def _section(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": clipped(escaped(text), MAX_SECTION)}}
 
 
-def _section_link(url: str) -> dict[str, Any]:
-    button = {"type": "button", "text": _plain("Open the run", 75), "url": url, "action_id": "open-run"}
+def _button(label: str, url: str) -> dict[str, Any]:
+    button = {"type": "button", "text": _plain(label, 75), "url": url, "action_id": "open"}
     return {"type": "actions", "elements": [button]}
 
 
@@ -101,10 +101,7 @@ def _labelled(label: str, text: str, limit: int) -> dict[str, Any]:
     return {"type": "mrkdwn", "text": head + clipped(escaped(text) or "-", limit - len(head))}
 
 
-def _rollout(excerpt: Excerpt) -> list[dict[str, Any]]:
-    """A decoded rollout as preformatted text, in which Slack reads no markup."""
-    rewards = ", ".join(f"{name} {value:.3g}" for name, value in list(excerpt.rewards.items())[:6])
-    label = f"The {excerpt.pick} rollout of step {excerpt.step}" + (f" ({rewards})" if rewards else "")
-    text = excerpt.text[:MAX_SECTION] or "(empty)"
-    quoted = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}
-    return [_section(label), {"type": "rich_text", "elements": [quoted]}]
+def _preformatted(text: str) -> dict[str, Any]:
+    """Text in which Slack reads no markup."""
+    quoted = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text[:MAX_SECTION] or "(empty)"}]}
+    return {"type": "rich_text", "elements": [quoted]}

@@ -14,6 +14,8 @@ from standardwebhooks import Webhook as Signer
 
 from monitor import wire
 from monitor.deliver.channel import ChannelError, Receipt
+from monitor.deliver.digest import Digest
+from monitor.deliver.letter import Letter
 from monitor.deliver.message import Message
 from monitor.deliver.post import TIMEOUT_S, Poster
 
@@ -29,58 +31,86 @@ class Webhook:
     def __repr__(self) -> str:
         return f"Webhook({self.name!r}, host={self._poster.host!r})"
 
-    async def send(self, message: Message) -> Receipt:
-        content = wire.to_json(body(message))
+    async def send(self, letter: Letter) -> Receipt:
+        content = wire.to_json(body(letter))
         now = datetime.now(UTC)
-        headers = {"webhook-id": message.uid, "webhook-timestamp": str(int(now.timestamp()))}
+        headers = {"webhook-id": letter.uid, "webhook-timestamp": str(int(now.timestamp()))}
         if self._signer is not None:
-            headers["webhook-signature"] = self._signer.sign(message.uid, now, content.decode())
+            headers["webhook-signature"] = self._signer.sign(letter.uid, now, content.decode())
         return await self._poster.post(content, headers)
 
     async def close(self) -> None:
         await self._poster.close()
 
 
-def body(message: Message) -> dict[str, Any]:
-    """The JSON object of a message; non-finite numbers are spelled ``NaN``, ``Infinity`` and ``-Infinity``."""
-    finding = message.finding
+def body(letter: Letter) -> dict[str, Any]:
+    """The JSON object of a letter; non-finite numbers are spelled ``NaN``, ``Infinity`` and ``-Infinity``."""
     tree: dict[str, Any] = wire.spelled(
-        {
-            "type": f"alert.{message.to_state}",
-            "timestamp": message.at.isoformat(),
-            "data": {
-                "id": message.uid,
-                "alert": message.alert,
-                "incident": message.incident,
-                "project": message.project,
-                "run": message.run,
-                "run_name": message.run_name,
-                "detector": message.detector,
-                "organ": message.organ,
-                "from": message.from_state,
-                "to": message.to_state,
-                "reason": message.reason,
-                "step": message.step,
-                "opened_step": message.opened_step,
-                "since_step": finding.since_step,
-                "title": finding.title,
-                "verdict": message.verdict,
-                "evidence": finding.evidence,
-                "cause": finding.cause,
-                "advice": finding.advice,
-                "refutation": finding.refutation,
-                "metric": finding.metric,
-                "value": finding.value,
-                "baseline": finding.baseline,
-                "limit": finding.limit,
-                "moved": finding.moved,
-                "cascade": [{"detector": e.detector, "severity": e.severity, "title": e.title, "since_step": e.since_step} for e in message.cascade],
-                "link": message.link,
-                "rollouts": [{"step": e.step, "pick": e.pick, "text": e.text, "rewards": e.rewards} for e in message.excerpts],
-            },
-        }
+        _alert(letter) if isinstance(letter, Message) else _digest(letter) if isinstance(letter, Digest) else _test(letter)
     )
     return tree
+
+
+def _alert(message: Message) -> dict[str, Any]:
+    finding = message.finding
+    return {
+        "type": f"alert.{message.to_state}",
+        "timestamp": message.at.isoformat(),
+        "data": {
+            "id": message.uid,
+            "alert": message.alert,
+            "incident": message.incident,
+            "project": message.project,
+            "run": message.run,
+            "run_name": message.run_name,
+            "detector": message.detector,
+            "organ": message.organ,
+            "from": message.from_state,
+            "to": message.to_state,
+            "reason": message.reason,
+            "step": message.step,
+            "opened_step": message.opened_step,
+            "since_step": finding.since_step,
+            "title": finding.title,
+            "verdict": message.verdict,
+            "evidence": finding.evidence,
+            "cause": finding.cause,
+            "advice": finding.advice,
+            "refutation": finding.refutation,
+            "metric": finding.metric,
+            "value": finding.value,
+            "baseline": finding.baseline,
+            "limit": finding.limit,
+            "moved": finding.moved,
+            "cascade": [{"detector": e.detector, "severity": e.severity, "title": e.title, "since_step": e.since_step} for e in message.cascade],
+            "link": message.link,
+            "rollouts": [{"step": e.step, "pick": e.pick, "text": e.text, "rewards": e.rewards} for e in message.excerpts],
+        },
+    }
+
+
+def _digest(digest: Digest) -> dict[str, Any]:
+    counts = [{"project": project, "detector": detector, "count": count} for project, detector, count in digest.counts]
+    alerts = [
+        {
+            "id": e.uid,
+            "project": e.project,
+            "run": e.run,
+            "run_name": e.run_name,
+            "detector": e.detector,
+            "to": e.state,
+            "title": e.title,
+            "step": e.step,
+        }
+        for e in digest.entries
+    ]
+    data = {"id": digest.uid, "title": digest.title, "counts": counts, "alerts": alerts, "link": digest.link}
+    return {"type": "alert.digest", "timestamp": digest.at.isoformat(), "data": data}
+
+
+def _test(letter: Letter) -> dict[str, Any]:
+    data = {"id": letter.uid, "title": letter.title, "text": letter.verdict, "link": letter.link}
+    return {"type": "channel.test", "timestamp": letter.at.isoformat(), "data": data}
 
 
 def _signer(secret: str) -> Signer:

@@ -11,7 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from monitor import wire
 from monitor.deliver.channel import Channel, MessageRefused, TransportError
-from monitor.deliver.message import Also, Excerpt, Message, excerpt
+from monitor.deliver.letter import Excerpt
+from monitor.deliver.message import Also, Message, excerpt
 from monitor.deliver.retry import Policy
 from monitor.store import deliveries
 from monitor.store.database import transaction
@@ -39,7 +40,7 @@ class Sending:
     async def _send(self, channel: Channel, due: Due) -> None:
         try:
             receipt = await channel.send(compose(due, self.link))
-            outcome = Outcome("delivered", receipt.status, receipt.latency_ms)
+            outcome = Outcome("delivered", receipt.status, receipt.latency_ms, receipt.note)
         except TransportError as error:
             outcome = failed(due, error, self.pace.policy, random.random())
             log.warning("channel %s, attempt %d: %s", due.channel, due.attempt, error)

@@ -1,54 +1,20 @@
-"""Slack's message stays within Block Kit's limits whatever a finding holds."""
+"""Slack's message stays within Block Kit's limits whatever a letter holds."""
 
 from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, datetime
 
 import jsonschema_rs
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from letters import letters, message
 from slack_sdk.models.blocks import Block
 
 from monitor.deliver import slack, webhook
-from monitor.deliver.message import MAX_EXCERPT, Excerpt, Message, excerpt, figure
+from monitor.deliver.message import MAX_EXCERPT, excerpt, figure
 from monitor.deliver.schema import SCHEMA
-from monitor.detect.contract import Finding
 
 BODY = jsonschema_rs.validator_for(SCHEMA, validate_formats=True)
-AT = datetime(2026, 3, 1, tzinfo=UTC)
-words = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
-texts = st.one_of(words, st.text("&<>*`\n ab", max_size=400), st.builds(lambda w, n: w * n, words, st.integers(1, 100)))
-numbers = st.one_of(st.floats(), st.none())
-links = st.sampled_from(["", "http://host/run/1?step=7", "http://h/" + "x" * 4000])
-states = st.sampled_from(["ok", "information", "watch", "warning", "critical", "resolved"])
-
-
-@st.composite
-def messages(draw):
-    value = draw(st.floats())
-    finding = Finding(
-        "weights", "critical", 7, draw(st.sampled_from(["iw.max", "my.metric", "opt.grad_norm"])), draw(texts), draw(texts), draw(texts), draw(texts),
-        value, draw(numbers), draw(numbers), 5, draw(texts), ("opt.loss",),
-    )  # fmt: skip
-    rollouts = st.builds(Excerpt, st.integers(0, 9), st.just("worst"), texts, st.dictionaries(words, st.floats(), max_size=8))
-    return Message(
-        "6e0f5a4e-58a4-5d3c-9b8a-0d4d8c3b7a11", "a", "run-1", draw(texts), draw(texts), "weights", "policy", draw(states), draw(states),
-        "opened", 7, draw(st.integers(0, 7)), AT, finding, draw(texts), draw(links),
-        tuple(draw(st.lists(rollouts, max_size=3))),
-    )  # fmt: skip
-
-
-def message(**changes):
-    finding = Finding(
-        "weights", "critical", 7, "iw.max", "Importance weights exploded.", "max 1412 against 1.1", "stale samples", "clip", 1412.5, 1.1, 10
-    )
-    facts = {
-        "uid": "u", "alert": "a", "run": "r", "run_name": "goblin", "project": "repair", "detector": "weights", "organ": "policy", "from_state": "ok",
-        "to_state": "critical", "reason": "opened", "step": 7, "opened_step": 7, "at": AT, "finding": finding,
-    }  # fmt: skip
-    return Message(**{**facts, **changes})
 
 
 def strings(tree):
@@ -63,9 +29,9 @@ def strings(tree):
 
 
 @settings(max_examples=500, deadline=None)
-@given(messages())
-def test_any_finding_fits_block_kit(message):
-    sent = json.loads(json.dumps(slack.payload(message), allow_nan=False))
+@given(letters)
+def test_any_letter_fits_block_kit(letter):
+    sent = json.loads(json.dumps(slack.payload(letter), allow_nan=False))
     blocks = sent["blocks"]
     assert 0 < len(blocks) <= 50 and 0 < len(sent["text"]) <= 4000
     for block in blocks:
@@ -81,14 +47,17 @@ def test_any_finding_fits_block_kit(message):
                 assert text["text"].count("&") == sum(text["text"].count(e) for e in ("&amp;", "&lt;", "&gt;"))
         if block["type"] == "context":
             assert 0 < len(block["elements"]) <= 10
+        if block["type"] == "rich_text":
+            (quoted,) = block["elements"]
+            assert quoted["type"] == "rich_text_preformatted" and 0 < len(quoted["elements"][0]["text"]) <= 3000
         if block["type"] == "actions":
             assert len(block["elements"][0]["url"]) <= 3000
     assert "<" not in sent["text"]
 
 
-@given(messages())
-def test_the_webhook_body_is_strict_json_and_matches_its_schema(message):
-    BODY.validate(json.loads(json.dumps(webhook.body(message), allow_nan=False)))
+@given(letters)
+def test_the_webhook_body_is_strict_json_and_matches_its_schema(letter):
+    BODY.validate(json.loads(json.dumps(webhook.body(letter), allow_nan=False)))
 
 
 def test_nothing_in_a_finding_can_mention_a_channel_or_forge_a_link():

@@ -1,0 +1,77 @@
+"""What people read, before any channel gives it a form: one shape for a change of an alert, a digest and a test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A decoded rollout that shows what the alert is about; ``pick`` says why it was kept (best, worst, random)."""
+
+    step: int
+    pick: str
+    text: str
+    rewards: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """What it is, with its rewards."""
+        rewards = ", ".join(f"{name} {value:.3g}" for name, value in list(self.rewards.items())[:6])
+        return f"The {self.pick} rollout of step {self.step:,}" + (f" ({rewards})" if rewards else "")
+
+
+class Letter(Protocol):
+    """``uid`` is the receiver's key for deduplication, ``story`` what later letters of the same incident share, or empty.
+
+    ``state`` gives the colour. ``numbers`` and ``paragraphs`` are pairs of label and text, ``curve`` a line of block characters or empty, ``small``
+    the parts of the small print, ``link`` where to read on (empty for nowhere) under the words ``link_label``.
+    """
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def story(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def numbers(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def curve(self) -> str: ...
+    @property
+    def paragraphs(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def excerpts(self) -> tuple[Excerpt, ...]: ...
+    @property
+    def small(self) -> tuple[str, ...]: ...
+    @property
+    def link(self) -> str: ...
+    @property
+    def link_label(self) -> str: ...
+
+
+def plain(letter: Letter) -> str:
+    """The letter as text."""
+    parts = [letter.title, letter.verdict, "\n".join(f"{label}: {text}" for label, text in letter.numbers)]
+    if letter.curve:
+        parts.append(letter.curve)
+    parts += [f"{label}: {text}" if "\n" not in text else f"{label}:\n{text}" for label, text in letter.paragraphs]
+    parts += [f"{each.label}:\n{_indented(each.text)}" for each in letter.excerpts]
+    if letter.link:
+        parts.append(f"{letter.link_label}: {letter.link}")
+    parts.append(" · ".join(letter.small))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines() or ["(empty)"])
