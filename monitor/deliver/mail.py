@@ -132,7 +132,7 @@ def meaning(host: str, error: Exception) -> TransportError:
     certificate = next((each for each in _causes(error) if isinstance(each, ssl.SSLCertVerificationError)), None)
     if certificate is not None:
         return TransportError(f"the certificate of {host} is not trusted: {certificate.verify_message}", permanent=True)
-    if isinstance(error, aiosmtplib.SMTPNotSupported):
+    if type(error) is aiosmtplib.SMTPException or isinstance(error, aiosmtplib.SMTPNotSupported):  # no STARTTLS, no AUTH
         return TransportError(f"{host} cannot do what the channel needs: {_line(error.message, 200)}", permanent=True)
     return TransportError(f"the connection to {host} failed: {_line(str(error), 200) or type(error).__name__}")
 
