@@ -84,8 +84,15 @@ class Mail:
     async def _deliver(self, message: EmailMessage) -> list[str]:
         """The recipients that the server refused while it took the message for others."""
         username, password = self._login
-        guard = {"use_tls": self._tls == "tls", "start_tls": self._tls == "starttls"}
-        client = aiosmtplib.SMTP(hostname=self._host, port=self._port, timeout=self._timeout_s, username=username, password=password, **guard)
+        client = aiosmtplib.SMTP(
+            hostname=self._host,
+            port=self._port,
+            timeout=self._timeout_s,
+            username=username,
+            password=password,
+            use_tls=self._tls == "tls",
+            start_tls=self._tls == "starttls",
+        )
         async with client:
             refused, _ = await client.sendmail(self._sender.addr_spec, [each.addr_spec for each in self._recipients], message.as_bytes())
         return [f"{address} ({answer.code})" for address, answer in refused.items()]
