@@ -200,6 +200,7 @@ async def test_a_disabled_channel_is_tried_again_when_a_worker_starts(engine: As
         worker = Worker(engine, [webhook(receiver)], pace=Pace(policy=Policy(disabled_s=3600)))
         await worker.evaluate()
         await worker.deliver(worker.channels[0])
+        await worker.channels[0].close()
         assert [(row["state"], row["rest_until"] is None) for row in await rows_of(engine, select(channel))] == [("disabled", False)]
         async with engine.begin() as conn:
             await deliveries.enable(conn, ["another"])
