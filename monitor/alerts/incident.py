@@ -16,15 +16,19 @@ from monitor.alerts.book import Book, Episode, is_alarm, rank
 WINDOW = 10
 """Rows after an incident last grew within which a new alarm joins it."""
 
+FARMING = frozenset(
+    ("entropy_high", "entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition", "truncation", "peak_and_fall")
+)
+"""What follows when an auxiliary reward is earned instead of the task."""
+
 SYMPTOMS: Mapping[str, frozenset[str]] = {
     "mismatch": frozenset(("weight_explosion", "kl_acceleration", "entropy_high", "grad_spike", "peak_and_fall")),
     "staleness": frozenset(("mismatch", "weight_explosion", "kl_acceleration")),
     "weight_explosion": frozenset(("kl_acceleration", "entropy_high", "entropy_low", "grad_spike", "peak_and_fall")),
     "huge_advantage": frozenset(("grad_spike", "weight_explosion", "kl_acceleration")),
     "grad_spike": frozenset(("kl_acceleration", "peak_and_fall")),
-    "aux_divergence": frozenset(
-        ("entropy_high", "entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition", "truncation", "peak_and_fall")
-    ),
+    "aux_share": frozenset(("aux_divergence", *FARMING)),
+    "aux_divergence": FARMING,
     "audit_gap": frozenset(("entropy_low", "kl_acceleration", "length_runaway", "length_collapse", "repetition")),
     "repetition": frozenset(("length_runaway", "truncation", "entropy_low", "slowdown")),
     "length_runaway": frozenset(("truncation", "slowdown")),

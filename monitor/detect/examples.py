@@ -67,6 +67,8 @@ def _healthy(i: int) -> Row:
         "reward.aux.format.mean": 0.5 + 0.2 * learned + 0.01 * _noise(i, "aux"),
         "reward.audit.mean": 0.4 + 0.35 * learned + 0.03 * _noise(i, "audit"),
         "reward.total.mean": 0.9 + 0.55 * learned + 0.03 * _noise(i, "total"),
+        "reward.aux.share": 0.15 + 0.03 * _noise(i, "share"),
+        "group.reward_std": (0.35 - 0.1 * learned) * math.exp(0.1 * _noise(i, "std")),
         "adv.nonzero_frac": 0.9 - 0.3 * learned + 0.03 * _noise(i, "nonzero"),
         "adv.abs_max": 2.5 * math.exp(0.1 * _noise(i, "adv")),
         "group.all_pass_frac": 0.05 + 0.2 * learned + 0.02 * _noise(i, "pass"),
@@ -115,6 +117,11 @@ FIRES: Mapping[str, Example] = {
             "entropy.mean": row["entropy.mean"] * _grow(0.08, 4)(age),
             "reward.task.mean": _fading(age, row),
         },
+    ),
+    "aux_share": Example(
+        "reward.aux.share",
+        "a bonus comes to decide which sample of a group is reinforced, long before the task pays for it",
+        lambda age, row: {"reward.aux.share": min(1.1, 0.2 + 0.06 * age), "reward.aux.mean": row["reward.aux.mean"] + 0.02 * age},
     ),
     "audit_gap": Example(
         "reward.audit.mean",
@@ -214,6 +221,11 @@ QUIET: Mapping[str, Example] = {
         "format is learned fast, the task four rows later",
         lambda age, row: {"reward.aux.mean": min(0.98, 0.55 + 0.05 * age), "reward.task.mean": min(0.95, 0.45 + 0.05 * max(0, age - 4))},
         at=10,
+    ),
+    "aux_share": Example(
+        "reward.aux.share",
+        "the prompts are solved: what is left to tell samples apart is the format",
+        lambda age, row: {**_solved(age, row), "reward.aux.share": 0.95, "group.reward_std": 0.03},
     ),
     "audit_gap": Example(
         "reward.audit.mean", "a stricter verifier, always .25 lower", lambda age, row: {"reward.audit.mean": row["reward.task.mean"] - 0.25}, at=0

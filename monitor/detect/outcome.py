@@ -26,6 +26,12 @@ GATES = ((1, 8.0, 0.5), (2, 6.0, 0.4), (3, 4.5, 0.33), (8, 4.5, 0.25), (8, 3.5, 
 """(rows averaged, least standard errors, least share of the level lost): any of them is a fall."""
 GAIN_FACTOR = 1.5
 """The shares are this much larger for a reward with an unknown floor, where only what was gained counts as level."""
+OPENING_ROWS = 8
+"""Rows of the run in which a fall is also measured from its very first rows, which for a fault from the start are the only good ones."""
+OPENING = (3, 3.5, 0.5)
+"""The gate of the opening; judged only where the size of the batch says how uncertain so few rows are."""
+PROMPT_SPREAD = 1.5
+"""Samples of one prompt are alike: the error of a row is about so many binomial ones."""
 DIP = (2, 3.0, 0.15)
 """The milder gate by which a fall supports another detector."""
 
@@ -135,6 +141,8 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
     unit = bool(after["low"] >= 0 and after["high"] <= 1)
     ground = _Ground(x, unit, after, sampling, strictness, series.n)
     tests = [_test(ground, gate) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
+    if series.n <= OPENING_ROWS and unit and sampling.sequences:
+        tests += [_opening(ground, rows, sampling.sequences) for rows in range(1, len(x) - OPENING[0] + 1)]
     dip = any(t.passed for t in tests)
     falls = [t for t in tests if t.gate != DIP]
     found = next((t for t in falls if t.passed), falls[0])
@@ -197,6 +205,18 @@ def _test(ground: _Ground, gate: tuple[int, float, float]) -> _Tested:
     drop, se = level - recent - extreme * sd / math.sqrt(averaged), sd * math.sqrt(1 / rows + 1 / averaged)
     z = drop / se if se > 0 else (math.inf if drop > 0 else 0.0)
     return _Tested(gate, level, recent, share, z, sd, far and z >= least_z)
+
+
+def _opening(ground: _Ground, rows: int, sequences: float) -> _Tested:
+    """Whether the newest three values have lost half of the mean of the run's first ``rows``."""
+    level, tested = stats.mean(ground.x[:rows]), ground.x[-OPENING[0] :]
+    recent, strictness = stats.mean(tested), ground.strictness
+    sd = PROMPT_SPREAD * stats.binomial_se(level, sequences)
+    share = (level - recent) / level if level > 0 else 0.0
+    z = (level - recent) / (sd * math.sqrt(1 / rows + 1 / len(tested))) if sd > 0 else 0.0
+    least = OPENING[2] * strictness.share
+    far = share >= least and all(v <= level - 0.5 * least * level for v in tested)
+    return _Tested(OPENING, level, recent, share, z, sd, far and z >= OPENING[1] * strictness.errors)
 
 
 def _room(before: list[float], unit: bool, level: float, memory: Mapping[str, Any]) -> float:
