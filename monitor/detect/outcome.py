@@ -28,8 +28,8 @@ GAIN_FACTOR = 1.5
 """The shares are this much larger for a reward with an unknown floor, where only what was gained counts as level."""
 OPENING_ROWS = 8
 """Rows of the run in which a fall is also measured from its very first rows, which for a fault from the start are the only good ones."""
-OPENING = (3, 3.5, 0.5)
-"""The gate of the opening; judged only where the size of the batch says how uncertain so few rows are."""
+OPENING, OPENING_DIP = (3, 3.5, 0.5), (3, 2.5, 0.33)
+"""The gate of the opening and the milder one; judged only where the size of the batch says how uncertain so few rows are."""
 PROMPT_SPREAD = 1.5
 """Samples of one prompt are alike: the error of a row is about so many binomial ones."""
 DIP = (2, 3.0, 0.15)
@@ -142,9 +142,10 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
     ground = _Ground(x, unit, after, sampling, strictness, series.n)
     tests = [_test(ground, gate) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
     if series.n <= OPENING_ROWS and unit and sampling.sequences:
-        tests += [_opening(ground, rows, sampling.sequences) for rows in range(1, len(x) - OPENING[0] + 1)]
+        firsts = range(1, len(x) - OPENING[0] + 1)
+        tests += [_opening(ground, gate, rows, sampling.sequences) for gate in (OPENING, OPENING_DIP) for rows in firsts]
     dip = any(t.passed for t in tests)
-    falls = [t for t in tests if t.gate != DIP]
+    falls = [t for t in tests if t.gate not in (DIP, OPENING_DIP)]
     found = next((t for t in falls if t.passed), falls[0])
     up = rising(x, found.sd)
     best_at = int(after.get("best_at", series.at[-2]))
@@ -207,16 +208,16 @@ def _test(ground: _Ground, gate: tuple[int, float, float]) -> _Tested:
     return _Tested(gate, level, recent, share, z, sd, far and z >= least_z)
 
 
-def _opening(ground: _Ground, rows: int, sequences: float) -> _Tested:
-    """Whether the newest three values have lost half of the mean of the run's first ``rows``."""
-    level, tested = stats.mean(ground.x[:rows]), ground.x[-OPENING[0] :]
+def _opening(ground: _Ground, gate: tuple[int, float, float], rows: int, sequences: float) -> _Tested:
+    """Whether the newest values have lost the gate's share of the mean of the run's first ``rows``."""
+    level, tested = stats.mean(ground.x[:rows]), ground.x[-gate[0] :]
     recent, strictness = stats.mean(tested), ground.strictness
     sd = PROMPT_SPREAD * stats.binomial_se(level, sequences)
     share = (level - recent) / level if level > 0 else 0.0
     z = (level - recent) / (sd * math.sqrt(1 / rows + 1 / len(tested))) if sd > 0 else 0.0
-    least = OPENING[2] * strictness.share
+    least = gate[2] * strictness.share
     far = share >= least and all(v <= level - 0.5 * least * level for v in tested)
-    return _Tested(OPENING, level, recent, share, z, sd, far and z >= OPENING[1] * strictness.errors)
+    return _Tested(gate, level, recent, share, z, sd, far and z >= gate[1] * strictness.errors)
 
 
 def _room(before: list[float], unit: bool, level: float, memory: Mapping[str, Any]) -> float:

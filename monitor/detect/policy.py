@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from monitor.detect import cause, stats, strain
 from monitor.detect.contract import Detector, Finding, Parameter, State
+from monitor.detect.outcome import OPENING_ROWS
 from monitor.detect.rules import from_strain, support
 from monitor.detect.view import View
 
@@ -186,7 +187,24 @@ ENTROPY_LOW = Detector(
 
 
 def _kl_acceleration(view: View, memory: State) -> tuple[State, Finding | None]:
-    return memory, from_strain(view, KL_ACCELERATION, "KL to the reference is accelerating", ("kl",))
+    return memory, from_strain(view, KL_ACCELERATION, "KL to the reference is accelerating", ("kl",)) or _far_at_once(view)
+
+
+def _far_at_once(view: View) -> Finding | None:
+    """The policy is far from its reference within the run's first rows, where no baseline can say so, and the reward dips."""
+    kl, outcome, level = view.series("kl_ref.k3"), view.outcome, view.limit(KL_ACCELERATION, "opening")
+    if kl.n > OPENING_ROWS or view.now(kl.name) is None or outcome is None or not outcome.dip or min(kl.x[-2:]) < level:
+        return None
+    return view.finding(
+        KL_ACCELERATION,
+        "critical" if outcome.fallen else "warning",
+        kl.name,
+        kl.last,
+        title="The first updates have carried the policy far from its reference",
+        evidence=f"KL to the reference is {kl.last:.3g} nats per token on row {kl.n} of the run; with it {outcome.says()}.",
+        why=cause.LARGE_UPDATE,
+        limit=level,
+    )
 
 
 KL_ACCELERATION = Detector(
@@ -195,9 +213,10 @@ KL_ACCELERATION = Detector(
     title="KL accelerates",
     needs=(("kl_ref.k3",),),
     rule="KL to the reference runs ahead of its own trend by a factor of two, and something else moves with it. Steady growth is no fault.",
-    formula="ln KL > trend of the baseline, continued halfway, + ln 2, by 4 noise units, with a second group",
+    formula="ln KL > trend of the baseline, continued halfway, + ln 2, by 4 noise units, with a second group; or KL >= opening on two of the "
+    "run's first 8 rows, with a dip of the task reward",
     source="k3 estimator: Schulman (2020); over-optimisation grows with the root of KL: Gao et al., arXiv 2210.10760",
     remedy="Raise the KL coefficient, halve the learning rate, or reset the reference after a rollback.",
     judge=_kl_acceleration,
-    parameters=strain.parameters("kl_acceleration"),
+    parameters=(*strain.parameters("kl_acceleration"), Parameter("opening", 0.25, "nats/token", "KL that the first rows of a run do not reach")),
 )

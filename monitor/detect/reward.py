@@ -99,12 +99,12 @@ def _audit_gap(view: View, memory: State) -> tuple[State, Finding | None]:
     after: State = {"gaps": gaps}
     if len(gaps) < 3:
         return after, None
-    usual = stats.median(gaps[:-3] if len(gaps) >= 5 else gaps[:-2])
+    early = len(gaps) < 5
+    usual = gaps[0] if early else stats.median(gaps[:-3])
     least = view.limit(AUDIT_GAP, "gap") * _span(task, audit)
     noise = max(stats.robust_noise(gaps[:-3]), stats.scatter(gaps[:-3])) if len(gaps) > 9 else 0.0
     apart = [g - usual for g in gaps[-3:]]
     # Two rows are enough for a gap twice as wide.
-    early = len(gaps) < 5
     up = (not early and min(apart) > max(least, 4 * noise)) or min(apart[1:]) > 2 * max(least, 4 * noise)
     down = (not early and max(apart) < -max(least, 4 * noise)) or max(apart[1:]) < -2 * max(least, 4 * noise)
     if not up and not down:
@@ -138,7 +138,7 @@ AUDIT_GAP = Detector(
     needs=(("reward.audit.mean",), ("task",)),
     rule="The reward that is trained and a verifier that is not trained on disagree by much more than they used to, in either direction.",
     formula="gap - usual gap > max(gap * range, 4 noise units) on three rows, or twice that on two; the usual gap is the "
-    "median of the 40 rows before",
+    "median of the 40 rows before, in the first four rows that of the first",
     source="a held-out verifier is the only scalar that tells a hack from learning: Gao et al., arXiv 2210.10760",
     remedy="Stop; read rollouts that score full on one side and fail on the other; repair the verifier before training on.",
     judge=_audit_gap,

@@ -8,8 +8,9 @@ from monitor.detect.strain import Strain
 from monitor.detect.view import View
 from monitor.detect.words import called, upper
 
-WELCOME = ("entropy", "kl", "longer", "shorter")
-"""Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers."""
+WELCOME = ("entropy", "kl", "longer", "shorter", "repetition", "grad")
+"""Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers, more of what
+answers share, and the larger gradients of a policy that begins to score."""
 RAMBLING = ("entropy", "kl", "longer", "repetition")
 """Groups that a few rambling rollouts of one odd batch move together: alone they need a second row."""
 
@@ -17,8 +18,12 @@ EXTREME = 12.0
 """Noise units from which one row is enough."""
 SURE = 8.0
 """Noise units of the strongest strain from which three signs on one row are enough."""
-SPIKY = ("kl", "grad", "repetition")
+SPIKY = ("kl", "grad", "repetition", "weights", "mismatch")
 """Groups whose single rows spike in healthy runs."""
+MOVED = ("kl", "grad", "entropy")
+"""Groups that tell what a batch did to the policy; weights and mismatch tell only how the batch was, and clipping may have kept it harmless."""
+LEAP = 8.0
+"""Factor over normal of such a group from which a single row is more than an odd batch."""
 
 
 def support(view: View, *own: str) -> list[str]:
@@ -44,7 +49,8 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
         return "watch" if settled else None
     odd_batch = not dip and {group, *(s.group for s in others)} <= set(RAMBLING)
-    together = signs >= 2 and not odd_batch and max(s.z for s in view.strains.values()) >= SURE
+    leap = dip or max((s.factor for s in view.strains.values() if s.group in MOVED), default=0.0) >= LEAP
+    together = signs >= 2 and not odd_batch and leap and max(s.z for s in view.strains.values()) >= SURE
     if signs and (settled or together) and not view.resumed:
         return "critical" if outcome is not None and outcome.fallen else "warning"
     return "watch" if view.held(group, 5) >= 3 else None
