@@ -110,13 +110,21 @@ def _no_better(view: View) -> bool:
 
 
 def _triage(view: View) -> cause.Cause:
-    """Why nothing passes, in the order in which it is cheap to check: truncation, verifier and environment, then difficulty."""
+    """Why nothing passes, in the order in which it is cheap to check: truncation, verifier and environment, then entropy and difficulty."""
     if (view.now("len.truncated_frac") or 0.0) > 0.5:
         return cause.LENGTH_CAP
     if (view.now("env.error_frac") or 0.0) > 0.2 or (view.now("env.tool_fail_frac") or 0.0) > 0.5:
         return cause.ENVIRONMENT
     likely = cause.likely(view)
-    return cause.NO_CONTRAST if likely is cause.DRIFTED else likely
+    if likely is not cause.DRIFTED:
+        return likely
+    entropy = view.series("entropy.mean")
+    narrowed = entropy.n >= 8 and stats.mean(entropy.x[-3:]) < NARROWED * stats.median(entropy.first[:4])
+    return cause.CONVERGED if narrowed else cause.NO_CONTRAST
+
+
+NARROWED = 0.6
+"""Share of the first rows' entropy below which samples of a group are alike because the policy no longer explores."""
 
 
 NO_SIGNAL = Detector(

@@ -10,7 +10,7 @@ import pytest
 from monitor.detect import examples, fold, pace
 from monitor.detect.contract import Context, Row
 from monitor.detect.examples import AT, Example
-from tests.unit.detect.streams import alarms, walk
+from tests.unit.detect.streams import alarms, first, walk
 
 Change = Callable[[int, dict[str, float]], dict[str, float]]
 
@@ -132,3 +132,46 @@ def test_a_stall_is_measured_against_the_runs_own_pace() -> None:
     assert pace.stalled(300, 60) == "warning"
     assert pace.stalled(299, 60) is None
     assert pace.stalled(600, 60) == "critical"
+
+
+def test_a_signal_that_dies_with_the_entropy_converged_too_early_and_one_that_never_was_lacks_contrast() -> None:
+    def why(decay: float) -> str:
+        rows = [{"reward.task.mean": 0.02, "entropy.mean": 0.4 * decay**i, "adv.nonzero_frac": 0.1} for i in range(30)]
+        found = first(walk(rows), "no_signal")
+        assert found is not None
+        return found[1].cause.partition(":")[0]
+
+    assert why(0.93) == "premature convergence"
+    assert why(1.0) == "groups without contrast"
+
+
+def test_a_fall_from_the_very_first_rows_needs_a_batch_that_can_show_it() -> None:
+    def falls(sequences: float) -> list[int]:
+        values = (0.58, 0.28, 0.19, 0.22, 0.11, 0.06, 0.2, 0.16)
+        rows = [{"reward.task.mean": value, "batch.sequences": sequences} for value in values]
+        return [i for i, finding in alarms(walk(rows)) if finding.detector == "peak_and_fall"]
+
+    assert falls(64)[0] == 4
+    assert falls(8) == []
+
+
+def test_the_first_updates_that_leave_the_reference_are_told_only_with_a_dip() -> None:
+    def told(values: tuple[float, ...]) -> bool:
+        rows = [{"reward.task.mean": value, "kl_ref.k3": 0.6, "batch.sequences": 64.0} for value in values]
+        return first(walk(rows), "kl_acceleration") is not None
+
+    assert told((0.38, 0.05, 0.06, 0.03, 0.03))
+    assert not told((0.38, 0.4, 0.42, 0.39, 0.45)), "a resumed run is far from its reference and well"
+
+
+def test_a_single_odd_batch_is_watched_and_what_leaps_or_lasts_is_told() -> None:
+    def told(rows: int, factor: float) -> bool:
+        def odd(age: int, row: dict[str, float]) -> dict[str, float]:
+            if age >= rows:
+                return {}
+            return {"iw.ess": 0.05, "mismatch.kl.k3": 0.4, "kl_ref.k3": row["kl_ref.k3"] * factor, "opt.grad_norm": row["opt.grad_norm"] * 4.5}
+
+        return bool(alarms(walk(Example("", "", odd).rows())))
+
+    assert not told(1, 5.0)
+    assert told(2, 5.0) and told(1, 40.0)
