@@ -21,6 +21,7 @@ class Received:
     headers: dict[str, str]
     body: bytes
     answer: Any
+    path: str = ""
 
     @property
     def json(self) -> Any:
@@ -29,7 +30,8 @@ class Received:
 
 @dataclass(slots=True)
 class Receiver:
-    """Listens on a free port of 127.0.0.1. ``answer(n)`` gives the n-th request (from 1) a status, a (status, headers) pair, or one of
+    """Listens on a free port of 127.0.0.1. ``answer(n)`` gives the n-th request (from 1) a status, a (status, headers) pair, a dictionary (200 and
+    JSON), or one of
     ``hang`` (reads, then says nothing for ``hang_s``), ``cut`` (closes without an answer) and ``drip`` (a header every 0.2 s, for ever)."""
 
     answer: Callable[[int], Any] = lambda n: 204
@@ -71,7 +73,7 @@ class Receiver:
                 headers = {key.lower(): value for key, value in self.headers.items()}
                 with receiver._lock:
                     answer = receiver.answer(len(receiver.requests) + 1)
-                    receiver.requests.append(Received(time.monotonic(), headers.get("webhook-id", ""), headers, body, answer))
+                    receiver.requests.append(Received(time.monotonic(), headers.get("webhook-id", ""), headers, body, answer, self.path))
                 if answer == "hang":
                     receiver._closed.wait(receiver.hang_s)
                 if answer in ("hang", "cut"):
@@ -81,12 +83,14 @@ class Receiver:
                 if answer == "drip":
                     self._drip()
                     return
-                status, extra = answer if isinstance(answer, tuple) else (answer, {})
+                said = json.dumps(answer).encode() if isinstance(answer, dict) else b""
+                status, extra = answer if isinstance(answer, tuple) else (200 if said else answer, {})
                 self.send_response(status)
                 for name, value in extra.items():
                     self.send_header(name, value)
-                self.send_header("content-length", "0")
+                self.send_header("content-length", str(len(said)))
                 self.end_headers()
+                self.wfile.write(said)
 
             def _drip(self) -> None:
                 self.wfile.write(b"HTTP/1.1 200 OK\r\n")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from monitor.deliver.letter import Letter
 
@@ -11,11 +12,12 @@ from monitor.deliver.letter import Letter
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """The receiver took the message. ``status`` is its HTTP or SMTP status, None where there is none; ``latency_ms`` how long it took;
-    ``note`` one sentence about what it took less than willingly, None for nothing."""
+    ``note`` one sentence about what it took less than willingly, None for nothing. ``thread`` comes back with the next letters of the story."""
 
     status: int | None
     latency_ms: float
     note: str | None = None
+    thread: Mapping[str, Any] | None = None
 
 
 class TransportError(Exception):

@@ -45,6 +45,8 @@ class Digest:
 
     link_label = "Open the alerts"
     story = ""
+    standing = ""
+    thread = None
     verdict = ""
     curve = ""
     excerpts: ClassVar[tuple[Excerpt, ...]] = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Excerpt:
 
 
 class Letter(Protocol):
-    """``uid`` is the receiver's key for deduplication, ``story`` what later letters of the same incident share, or empty.
+    """``uid`` is the receiver's key for deduplication, ``story`` what later letters of the same incident share, or empty; ``standing`` is the
+    story's present state, and ``thread`` what the channel gave back for the first letter of it.
 
     ``state`` gives the colour. ``numbers`` and ``paragraphs`` are pairs of label and text, ``curve`` a line of block characters or empty, ``small``
     the parts of the small print, ``link`` where to read on (empty for nowhere) under the words ``link_label``.
@@ -34,6 +36,10 @@ class Letter(Protocol):
     def uid(self) -> str: ...
     @property
     def story(self) -> str: ...
+    @property
+    def standing(self) -> str: ...
+    @property
+    def thread(self) -> Mapping[str, Any] | None: ...
     @property
     def state(self) -> str: ...
     @property

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from monitor import metrics
 from monitor.deliver.letter import Excerpt
@@ -31,7 +33,8 @@ class Message:
 
     ``uid`` is the transition's and the receiver's key for deduplication; ``alert`` the episode's, which groups the messages of one story.
     ``incident`` groups the alerts of one story, of which ``cascade`` names the others, first mover first. ``verdict`` is the run's sentence at
-    that time, ``link`` the run's page at the step, ``series`` the finding's metric up to the alarm.
+    that time, ``link`` the run's page at the step, ``series`` the finding's metric up to the alarm,
+    ``standing`` the incident's state by now (a severity or ``resolved``).
     """
 
     uid: str
@@ -54,6 +57,8 @@ class Message:
     incident: str = ""
     cascade: tuple[Also, ...] = ()
     series: tuple[float, ...] = ()
+    standing: str = ""
+    thread: Mapping[str, Any] | None = None
 
     link_label = "Open the run"
 

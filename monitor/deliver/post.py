@@ -20,7 +20,7 @@ TIMEOUT_S = 10.0
 """For the whole exchange, name resolution included; a lease must be longer."""
 
 MAX_RETRY_AFTER_S = 3600.0
-_ANSWER_BYTES = 4096
+_ANSWER_BYTES = 2**18
 _PRIVATE = "{host} is a private address; set VITALS_ALLOW_PRIVATE_WEBHOOKS=1 if messages may go there"
 _MESSAGE_AT_FAULT = frozenset((400, 413, 415, 422))
 _TRY_LATER = frozenset((408, 409, 425, 429))
@@ -54,6 +54,10 @@ class Poster:
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> Receipt:
         """Sends ``body``. Raises TransportError, whose text names the host and never the path, where secrets live."""
+        return (await self.ask(body, headers))[0]
+
+    async def ask(self, body: bytes, headers: Mapping[str, str]) -> tuple[Receipt, bytes]:
+        """Like :meth:`post`, with what was answered."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -63,15 +67,15 @@ class Poster:
         except (httpx.HTTPError, OSError) as error:
             raise TransportError(f"the connection to {self.host} failed: {_plain(error)}") from None
         if not response.is_success:
-            raise refused(self.host, response.status_code, response.headers, answer)
-        return Receipt(response.status_code, (time.monotonic() - began) * 1000)
+            raise refused(self.host, response.status_code, response.headers, answer[:200].decode(errors="replace"))
+        return Receipt(response.status_code, (time.monotonic() - began) * 1000), answer
 
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
-    async def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[httpx.Response, str]:
+    async def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
         if self._client is None:
             self._client = httpx.AsyncClient(follow_redirects=False, timeout=self._timeout_s)
         target, extensions, own = self._url, {}, {"content-type": "application/json", "user-agent": "rlvitals"}
@@ -85,7 +89,7 @@ class Poster:
                 answer += chunk
                 if len(answer) >= _ANSWER_BYTES:
                     break
-        return response, answer[:200].decode(errors="replace")
+        return response, answer
 
 
 async def public_address(host: str, port: int) -> str:

@@ -12,13 +12,12 @@ from monitor.deliver.channel import Channel, ChannelError
 from monitor.deliver.long_tail import LongTail
 from monitor.deliver.mail import Mail
 from monitor.deliver.slack import Slack
+from monitor.deliver.slack_bot import API, SlackBot
 from monitor.deliver.webhook import Webhook
 
 
 def build(receiver: Receiver, folder: Path, *, private: bool) -> Channel:
     """The channel of a table; files of secrets are looked for from ``folder``. ChannelError says in one sentence why there is none."""
-    if receiver.kind not in _MAKERS:
-        raise ChannelError(f"channels of kind {receiver.kind} are not there yet")
     secrets = {name: _secret(name, source, folder) for name, source in receiver.secrets.items()}
     return _MAKERS[receiver.kind](receiver.name, secrets, receiver.options, private)
 
@@ -58,4 +57,8 @@ def _apprise(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], 
     return LongTail(name, secrets["url"])
 
 
-_MAKERS: Mapping[str, Maker] = {"slack": _slack, "webhook": _webhook, "email": _mail, "apprise": _apprise}
+def _slack_bot(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:
+    return SlackBot(name, secrets["token"], options["channel"], api=options.get("api", API), private=private)
+
+
+_MAKERS: Mapping[str, Maker] = {"slack": _slack, "slack-bot": _slack_bot, "webhook": _webhook, "email": _mail, "apprise": _apprise}

@@ -62,6 +62,15 @@ def blocks(letter: Letter) -> list[dict[str, Any]]:
     return out[: MAX_BLOCKS - len(tail)] + tail
 
 
+def standing(letter: Letter, title: str, begun: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the first message of a story says after ``letter``: the ``blocks`` that it began with, under how the story stands."""
+    state = letter.standing
+    head = f"{mark(state)} {'Over' if state == 'resolved' else 'Now ' + state}: {title}"
+    latest = clipped(escaped(f"Latest: {letter.summary}"), MAX_FIELD)
+    now = [{"type": "header", "text": _plain(head, MAX_HEADER)}, {"type": "context", "elements": [{"type": "mrkdwn", "text": latest}]}]
+    return {"text": clipped(escaped(head), MAX_TEXT), "blocks": [*now, *begun[1:]][:MAX_BLOCKS]}
+
+
 def mark(state: str) -> str:
     return _MARKS.get(state, _OVER if state in ("resolved", "ok") else _NOTE)
 

@@ -20,6 +20,8 @@ class Trial:
 
     link_label = "Open rlvitals"
     story = ""
+    standing = ""
+    thread = None
     state = "information"
     verdict = "This is a test. No run is ill; alerts will arrive here."
     numbers: ClassVar[tuple[tuple[str, str], ...]] = ()

@@ -6,7 +6,7 @@ out, and the next worker sends the same message with the same uid. Per run and c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,35 +16,17 @@ from sqlalchemy import Column, ColumnElement, and_, case, exists, func, or_, sel
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from monitor.alerts.book import ALARMS, load_finding
+from monitor.alerts.book import load_finding
 from monitor.detect.contract import Finding
-from monitor.store.tables import alert, channel, delivery, delivery_attempt, evaluation, incident, rollout, run, transition
+from monitor.store import enclosures
+from monitor.store.enclosures import Other, Sample
+from monitor.store.tables import alert, channel, delivery, delivery_attempt, evaluation, incident, run, transition
 
 OUTCOMES = ("sending", "delivered", "failed", "refused")
 """Of an attempt. ``sending`` that stays so is a worker that died; ``refused``: this message will never be taken."""
 
 CHANNEL_STATES = ("ok", "resting", "disabled")
 """``resting`` after repeated failures; ``disabled`` when the receiver says that its address or our secret is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A stored rollout that goes with a message."""
-
-    step: int
-    pick: str
-    turns: list[dict[str, str]]
-    rewards: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Other:
-    """Another alarm of the same incident; ``since_step`` is where it began."""
-
-    detector: str
-    severity: str
-    title: str
-    since_step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +56,15 @@ class Due:
     incident: str = ""
     samples: tuple[Sample, ...] = ()
     cascade: tuple[Other, ...] = ()
+    series: tuple[float, ...] = ()
+    standing: str = ""
+    thread: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt. ``wait_s`` delays the delivery's next attempt; ``rest_s`` holds back the whole channel."""
+    """What came of an attempt. ``wait_s`` delays the delivery's next attempt; ``rest_s`` holds back the whole channel. ``thread`` is where the
+    channel will put what follows."""
 
     state: str
     status: int | None = None
@@ -87,6 +73,7 @@ class Outcome:
     wait_s: float = 0.0
     rest_s: float = 0.0
     channel_state: str = "ok"
+    thread: Mapping[str, Any] | None = None
 
 
 def _past(moment: Column[datetime | None]) -> ColumnElement[bool]:
@@ -176,7 +163,9 @@ async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) ->
             transition.c.at,
             transition.c.finding,
             evaluation.c.verdict["sentence"].as_string().label("verdict"),
+            transition.c.seq,
             incident.c.uid.label("incident"),
+            case((incident.c.state == "resolved", "resolved"), else_=incident.c.severity).label("standing"),
         )
         .join_from(delivery, transition)
         .join(alert, alert.c.id == transition.c.alert_id)
@@ -188,46 +177,18 @@ async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) ->
     )
     found = []
     for row in rows.mappings().all():
-        texts = {name: str(row[name] or "") for name in ("uid", "alert", "incident", "verdict")}
+        texts = {name: str(row[name] or "") for name in ("uid", "alert", "incident", "verdict", "standing")}
+        known = {name: value for name, value in row.items() if name != "seq"}
+        finding, story = load_finding(row["finding"]), UUID(texts["incident"] or texts["alert"])
         raised = row["to_state"] not in ("resolved", "ok")
         more: dict[str, Any] = {
-            "samples": await _samples(conn, row["run_id"], row["step"]) if raised else (),
-            "cascade": await _cascade(conn, texts["incident"], texts["alert"]) if texts["incident"] else (),
+            "samples": await enclosures.samples(conn, row["run_id"], row["step"]) if raised else (),
+            "series": await enclosures.series(conn, row["run_id"], row["seq"], finding.metric) if raised else (),
+            "cascade": await enclosures.cascade(conn, texts["incident"], texts["alert"]) if texts["incident"] else (),
+            "thread": await enclosures.thread(conn, row["run_id"], row["channel"], story),
         }
-        found.append(Due(attempt=leased[row["id"]], failures=failures, **{**row, **texts, "finding": load_finding(row["finding"])}, **more))
+        found.append(Due(attempt=leased[row["id"]], failures=failures, **{**known, **texts, "finding": finding}, **more))
     return found
-
-
-async def _cascade(conn: AsyncConnection, incident_uid: str, but: str, n: int = 10) -> tuple[Other, ...]:
-    """The other alarms of an incident, in the order in which they began."""
-    began = func.least(alert.c.finding["since_step"].as_integer(), alert.c.opened_step)
-    rows = await conn.execute(
-        select(alert.c.detector, alert.c.severity, alert.c.finding["title"].as_string().label("title"), began.label("began"))
-        .join(incident, incident.c.id == alert.c.incident_id)
-        .where(incident.c.uid == UUID(incident_uid), alert.c.uid != UUID(but), alert.c.severity.in_(ALARMS))
-        .order_by(began, alert.c.id)
-        .limit(n)
-    )
-    return tuple(Other(row.detector, row.severity, row.title or row.detector, row.began) for row in rows)
-
-
-async def _samples(conn: AsyncConnection, run_id: int, step: int, n: int = 2) -> tuple[Sample, ...]:
-    """The best and the worst rollout of the last sampled step up to ``step``, of the newest attempt that has one."""
-    latest = (
-        select(rollout.c.segment, rollout.c.step)
-        .where(rollout.c.run_id == run_id, rollout.c.step <= step)
-        .order_by(rollout.c.step.desc(), rollout.c.segment.desc())
-        .limit(1)
-        .subquery()
-    )
-    rows = await conn.execute(
-        select(rollout.c.step, rollout.c.pick, rollout.c.turns, rollout.c.rewards)
-        .join(latest, and_(rollout.c.segment == latest.c.segment, rollout.c.step == latest.c.step))
-        .where(rollout.c.run_id == run_id)
-        .order_by(case({"best": 0, "worst": 1}, value=rollout.c.pick, else_=2), rollout.c.ordinal)
-        .limit(n)
-    )
-    return tuple(Sample(row.step, row.pick, row.turns, row.rewards) for row in rows)
 
 
 async def enable(conn: AsyncConnection, names: Sequence[str]) -> None:
@@ -246,6 +207,8 @@ async def record(conn: AsyncConnection, due: Due, outcome: Outcome) -> None:
     if outcome.state == "delivered":
         values = {"state": "sent", "sent_at": func.now(), "leased_until": None, "last_error": None}
         await conn.execute(update(delivery).where(delivery.c.id == due.id, delivery.c.state == "pending").values(**values))
+        if outcome.thread is not None:
+            await enclosures.keep_thread(conn, due.run_id, due.channel, UUID(due.incident or due.alert), outcome.thread)
     else:
         state = "refused" if outcome.state == "refused" else "pending"
         again = func.now() + timedelta(seconds=outcome.wait_s)

@@ -354,10 +354,41 @@ delivery = Table(
     _time("leased_until", nullable=True),
     _time("sent_at", nullable=True),
     Column("last_error", Text),
+    Column("collected", Boolean, nullable=False, server_default=text("false")),
+    Column("digest_id", BigInteger, ForeignKey("digest.id", ondelete="SET NULL")),
+    Column("repeats", Integer, nullable=False, server_default="0"),
     UniqueConstraint("transition_id", "channel"),
     Index(None, "state", "due_at"),
+    Index(None, "digest_id"),
 )
-"""One transition for one channel. ``state`` is ``pending``, ``sent`` or ``refused`` (the receiver will never take this message)."""
+"""One transition for one channel. ``state`` is ``pending``, ``sent`` or ``refused`` (the receiver will never take this message).
+
+``collected`` waits for the digest that is due with it; ``digest_id`` is the digest that stands for it instead of a message of its own.
+``repeats`` counts how often it was sent again because nobody had acknowledged it.
+"""
+
+digest = Table(
+    "digest",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("uid", Uuid, nullable=False, unique=True),
+    Column("channel", Text, nullable=False),
+    Column("collected", Boolean, nullable=False),
+    _time("at", default=True),
+)
+"""One message for many deliveries of a channel: those that point to it. Its members never change, so that a retry says the same."""
+
+thread = Table(
+    "thread",
+    metadata,
+    _run_key(),
+    Column("channel", Text, nullable=False),
+    Column("story", Uuid, nullable=False),
+    Column("reference", JSONB, nullable=False),
+    _time("at", default=True),
+    PrimaryKeyConstraint("run_id", "channel", "story"),
+)
+"""Where a channel keeps the messages of one story together: what it gave back for the first of them."""
 
 delivery_attempt = Table(
     "delivery_attempt",
@@ -385,6 +416,8 @@ channel = Table(
     _time("last_ok_at", nullable=True),
     _time("last_error_at", nullable=True),
     Column("last_error", Text),
+    _time("next_at", nullable=True),
 )
 """The health of a receiver, shared by all workers. ``state`` is ``ok``, ``resting`` (after ``failures`` in a row) or ``disabled`` (the receiver
-says that its address or our secret is wrong); nothing is sent before ``rest_until`` nor, to a failing one, while a probe is out."""
+says that its address or our secret is wrong). Nothing is sent before ``rest_until``, nor to a failing one while a probe is out, nor to one that
+takes messages only so fast before ``next_at``."""

@@ -16,7 +16,8 @@ from monitor.deliver.message import Also, Message, excerpt
 from monitor.deliver.retry import Policy
 from monitor.store import deliveries
 from monitor.store.database import transaction
-from monitor.store.deliveries import Due, Outcome, Sample
+from monitor.store.deliveries import Due, Outcome
+from monitor.store.enclosures import Sample
 from monitor.worker.pace import Pace, named
 
 log = logging.getLogger("vitals.worker")
@@ -40,7 +41,7 @@ class Sending:
     async def _send(self, channel: Channel, due: Due) -> None:
         try:
             receipt = await channel.send(compose(due, self.link))
-            outcome = Outcome("delivered", receipt.status, receipt.latency_ms, receipt.note)
+            outcome = Outcome("delivered", receipt.status, receipt.latency_ms, receipt.note, thread=receipt.thread)
         except TransportError as error:
             outcome = failed(due, error, self.pace.policy, random.random())
             log.warning("channel %s, attempt %d: %s", due.channel, due.attempt, error)
@@ -83,6 +84,9 @@ def compose(due: Due, link: str) -> Message:
         cascade=tuple(Also(each.detector, each.severity, each.title, each.since_step) for each in due.cascade),
         link=f"{link}/run/{quote(due.run, safe='')}?step={due.step}" if link else "",
         excerpts=tuple(_excerpt(sample) for sample in due.samples),
+        series=due.series,
+        standing=due.standing or due.to_state,
+        thread=due.thread,
     )
 
 
