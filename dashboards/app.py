@@ -140,6 +140,7 @@ def shell(base: str) -> Any:
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="redraw"),
             bar,
+            html.Div(id="channel-trouble", role="status"),
             html.Main(html.Div("Loading", className="loading"), id="page", tabIndex=-1),
             html.Div(id="toast", className="toast", role="status", **{"aria-live": "polite"}),
         ],

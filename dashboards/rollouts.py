@@ -31,8 +31,12 @@ def frame(steps: Sequence[int]) -> Any:
         [html.H2("Rollouts"), html.P("What the policy really wrote. Choose a step here, or click a point in any chart.", className="dim")],
         className="organ-head",
     )
-    body: Any = html.Div("Loading", className="loading") if steps else _none()
-    return html.Section([head, html.Div(body, id="samples")], id="rollouts", **{"aria-label": "Rollouts"})
+    return html.Section([head, html.Div(waiting(steps), id="samples")], id="rollouts", **{"aria-label": "Rollouts"})
+
+
+def waiting(steps: Sequence[int]) -> Any:
+    """What stands in the place of the samples until they are read."""
+    return html.Div("Loading", className="loading") if steps else _none()
 
 
 def reader(steps: Sequence[int], step: int | None, samples: Sequence[RolloutView]) -> Any:

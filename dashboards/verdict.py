@@ -79,13 +79,15 @@ def _bar(alert: AlertView, last: int) -> Any:
     return html.Details([line, html.Div([facts(alert.finding), jump])], className=f"bar-row tone-{alert.severity}")
 
 
-def facts(finding: Mapping[str, Any]) -> Any:
-    """Evidence and first remedy; folded away the likely cause, the numbers and what would refute the finding."""
+def facts(finding: Mapping[str, Any], *, folded: bool = True) -> Any:
+    """Evidence, likely cause and first remedy; the numbers and what would refute the finding, ``folded`` away or not."""
     front = [("Evidence", finding.get("evidence"), None), ("Likely cause", finding.get("cause"), None), ("Do first", finding.get("advice"), "remedy")]
     told: list[Any] = [html.Div([html.Dt(label), html.Dd(_sentence(text))], className=name) for label, text, name in front if text]
     more = _numbers(finding)
     if finding.get("refutation"):
         more.append(html.Div([html.Dt("Refuted if"), html.Dd(finding["refutation"])]))
+    if not folded:
+        told, more = told + more, []
     parts: list[Any] = [html.Dl(told, className="facts")]
     if more:
         parts.append(html.Details([html.Summary("Numbers, and what would refute it"), html.Dl(more, className="facts")], className="more"))

@@ -5,6 +5,7 @@ window.vitals = (function () {
   const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
   const base = meta("vitals-base");
   const POLL_MS = 2000;
+  const PULSE_MS = 10000;
   const BEHIND_S = 10;
   const controllers = {};
 
@@ -12,17 +13,20 @@ window.vitals = (function () {
     constructor(status, message) { super(message); this.status = status; }
   }
 
-  /** JSON of a read route. Rejects with Refused for an answer that is not 2xx and with TypeError when the server does not answer. */
-  async function api(path, params) {
+  /** JSON of a route. Rejects with Refused for an answer that is not 2xx and with TypeError when the server does not answer. */
+  async function api(path, params, sent) {
     const url = new URL(`/api/v1/${path}`, location.origin);
     for (const [key, value] of Object.entries(params || {})) if (value !== "" && value != null) url.searchParams.set(key, value);
-    const answer = await fetch(url, { signal: AbortSignal.timeout(15000), credentials: "same-origin" });
+    const answer = await fetch(url, { signal: AbortSignal.timeout(15000), credentials: "same-origin", ...sent });
     if (!answer.ok) {
       const detail = await answer.json().catch(() => ({}));
       throw new Refused(answer.status, typeof detail.error === "string" ? detail.error : `The server answered ${answer.status}.`);
     }
     return answer.json();
   }
+
+  /** Changes something. */
+  const send = (method, path, body) => api(path, null, { method, headers: { "Content-Type": "application/json" }, body: body === undefined ? undefined : JSON.stringify(body) });
 
   const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "standard" });
   const COMPACT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "compact" });
@@ -113,9 +117,11 @@ window.vitals = (function () {
     again = false;
     const mine = active;
     try {
-      const answer = mine ? await mine.poll() : await alertsOnly();
-      if (answer && answer.now) skew = answer.now - Date.now() / 1000;
-      if (answer && answer.alerts) tellAlerts(answer.alerts);
+      const answers = [mine && mine.poll ? await mine.poll() : null, await pulse(mine)].filter(Boolean);
+      for (const answer of answers) {
+        if (answer.now) skew = answer.now - Date.now() / 1000;
+        if (answer.alerts) tellAlerts(answer.alerts);
+      }
       lastAnswer = Date.now();
       failures = 0;
       refusal = null;
@@ -130,7 +136,31 @@ window.vitals = (function () {
     timer = setTimeout(poll, Math.min(POLL_MS * 2 ** Math.max(0, failures - 2), 16000));
   }
 
-  const alertsOnly = () => api("pulse");
+  let pulsed = 0;
+  /** What is shown on every page: open alerts, and receivers that take nothing. A page with pulsed() hears of it at each poll, the others less often. */
+  async function pulse(mine) {
+    if (mine && !mine.pulsed && Date.now() - pulsed < PULSE_MS) return null;
+    const told = await api("pulse");
+    pulsed = Date.now();
+    tellChannels(told.channels);
+    if (mine && mine === active && mine.pulsed) mine.pulsed(told);
+    return told;
+  }
+
+  /** Says which receivers take nothing, and what to do. */
+  function tellChannels(channels) {
+    const node = document.getElementById("channel-trouble");
+    if (!node) return;
+    const html = channels.map((each) => {
+      const waits = each.waiting ? ` ${integer(each.waiting)} ${each.waiting === 1 ? "message waits" : "messages wait"}.` : "";
+      const off = each.state === "disabled";
+      const what = off ? "takes nothing: its address or our secret is wrong." : `has failed ${each.failures} times in a row.`;
+      const next = off ? "Correct it in the settings of the worker." : "It is tried again by itself.";
+      const why = each.last_error ? ` <span class="why">${escape(each.last_error)}</span>` : "";
+      return `<p class="trouble-${each.state}"><span class="icon" aria-hidden="true"></span><span><b>${escape(each.name)}</b> ${what}${waits}${why} ${next}</span></p>`;
+    }).join("");
+    if (node.dataset.html !== html) { node.innerHTML = html; node.dataset.html = html; }
+  }
 
   function tellAlerts(counts) {
     const node = document.getElementById("open-alerts");
@@ -152,7 +182,7 @@ window.vitals = (function () {
     active = null;
     if (root) {
       const create = controllers[root.dataset.page];
-      active = create ? create(root) : { poll: alertsOnly };
+      active = create ? create(root) : {};
       active.place = root;
       const title = root.querySelector("h1");
       if (title) document.title = `${title.textContent} · rlvitals`;
@@ -177,7 +207,8 @@ window.vitals = (function () {
     const here = location.pathname.replace(/\/$/, "") || "/";
     for (const link of document.querySelectorAll(".bar nav a")) {
       const target = new URL(link.href).pathname.replace(/\/$/, "") || "/";
-      if (target === here || (target + "/" === base && here.startsWith(`${base}run`))) link.setAttribute("aria-current", "page");
+      const inside = (place) => here.startsWith(base + place);
+      if (target === here || (target + "/" === base && inside("run/")) || (target === `${base}alerts` && inside("incident/"))) link.setAttribute("aria-current", "page");
       else if (target === "/" && base === "/" && here.startsWith("/run")) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
@@ -212,10 +243,10 @@ window.vitals = (function () {
 
   /** Plain links inside the pages go through Dash's router, like its own. */
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("#page a[href]");
+    const link = event.target.closest("#page a[href], #channel-trouble a[href]");
     if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || link.target || link.hasAttribute("download")) return;
     const url = new URL(link.href);
-    if (url.origin !== location.origin || !url.pathname.startsWith(base) || url.pathname.startsWith("/api/") || (url.pathname === location.pathname && url.hash)) return;
+    if (url.origin !== location.origin || !url.pathname.startsWith(base) || url.pathname.startsWith("/api/") || url.pathname === "/login" || (url.pathname === location.pathname && url.hash)) return;
     event.preventDefault();
     if (url.href !== location.href) go(url.href);
   });
@@ -246,5 +277,5 @@ window.vitals = (function () {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   window.addEventListener("online", poll);
 
-  return { base, api, page, poll, go, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
+  return { base, api, send, page, poll, go, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
 })();

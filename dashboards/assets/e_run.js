@@ -277,7 +277,7 @@
     /** Reads the samples of a step; a pick by hand also marks the step in every chart and in the address. */
     readStep(step, stay) {
       if (!this.root.querySelector("#samples")) return;
-      v.tellDash("picked", { step, at: Date.now() });
+      v.tellDash("picked", { step: step ?? JSON.parse(this.root.dataset.step || "null"), at: Date.now() });
       if (step == null) return;
       this.picked = step;
       v.address.set({ step });
@@ -349,15 +349,13 @@
   v.page("run", (root) => new Board(root));
   v.page("compare", (root) => new Board(root));
 
-  v.page("alerts", () => {
-    let stamp = null;
-    return {
-      async poll() {
-        const answer = await v.api("pulse");
-        if (stamp !== null && stamp !== answer.stamp) v.tellDash("alert-stamp", answer.stamp);
-        stamp = answer.stamp;
-        return answer;
-      },
-    };
+  /** A page whose data-stamp is what it was made from, and whose data-hears names the store that makes Dash read it again. */
+  const listener = (root) => ({
+    pulsed(told) {
+      if (root.dataset.stamp === told.stamp) return;
+      root.dataset.stamp = told.stamp;
+      v.tellDash(root.dataset.hears, told.stamp);
+    },
   });
+  for (const name of ["alerts"]) v.page(name, listener);
 })();

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from dash import Dash, Input, Output, html
 
-from monitor.store import queries
+from monitor.store import incidents, queries
 from monitor.store.queries import Database
 
 
@@ -25,6 +25,10 @@ class House:
     def run(self, uid: str) -> str:
         """The address of a run's page."""
         return f"{self.base}run/{quote(uid, safe='')}"
+
+    def incident(self, uid: object) -> str:
+        """The address of an incident's page."""
+        return f"{self.base}incident/{uid}"
 
 
 log = logging.getLogger(__name__)
@@ -47,7 +51,7 @@ def callback(app: Dash, *wiring: Any, **options: Any) -> Callable[[Handler], Han
 
 def register(app: Dash, house: House) -> None:
     """Adds the router and every page's callbacks."""
-    from dashboards.pages import alerts, compare, run
+    from dashboards.pages import alerts, compare, incident, run
 
     views = _views()
 
@@ -63,14 +67,14 @@ def register(app: Dash, house: House) -> None:
             log.exception("the page %s could not be made", pathname)
             return broken()
 
-    for page in (run, alerts, compare):
+    for page in (run, alerts, incident, compare):
         page.register(app, house)
 
 
 def _views() -> dict[str, View]:
-    from dashboards.pages import alerts, compare, fleet, run
+    from dashboards.pages import alerts, compare, fleet, incident, run
 
-    return {"": fleet.view, "run": run.view, "alerts": alerts.view, "compare": compare.view}
+    return {"": fleet.view, "run": run.view, "alerts": alerts.view, "incident": incident.view, "compare": compare.view}
 
 
 def _parts(house: House, path: str) -> list[str]:
@@ -78,17 +82,17 @@ def _parts(house: House, path: str) -> list[str]:
 
 
 async def exists(house: House, path: str) -> bool:
-    """Whether an address names a page, and the run that it names is here. True where the database cannot say."""
+    """Whether an address names a page, and the run or incident that it names is here. True where the database cannot say."""
     first, *rest = _parts(house, path)
     if first not in _views():
         return False
-    if first != "run":
+    if first not in ("run", "incident"):
         return True
     try:
         async with house.engine.connect() as conn:
-            return bool(await queries.pulses(conn, rest[:1]))
+            return bool(await queries.pulses(conn, rest[:1]) if first == "run" else await incidents.known(conn, "".join(rest[:1])))
     except Exception:
-        log.warning("whether %s names a run could not be read", path)
+        log.warning("whether %s names anything could not be read", path)
         return True
 
 

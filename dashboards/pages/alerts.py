@@ -23,6 +23,8 @@ ARRIVED = {"sent": "arrived", "pending": "on its way", "refused": "did not arriv
 
 async def view(house: House, parts: list[str], query: Query) -> Any:
     """The frame and the list for the filters in the address."""
+    async with house.engine.connect() as conn:
+        stamp = await queries.alert_stamp(conn)
     return html.Div(
         [
             html.Div(
@@ -32,7 +34,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
             dcc.Store(id="alert-stamp"),
         ],
         className="view",
-        **{"data-page": "alerts"},
+        **{"data-page": "alerts", "data-stamp": stamp, "data-hears": "alert-stamp"},
     )
 
 

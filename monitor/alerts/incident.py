@@ -51,6 +51,9 @@ def lasts(alarm: Episode, book: Book) -> bool:
     return ruin is not None and ruin is not alarm and is_alarm(ruin.state) and is_alarm(alarm.state) and ruin.incident == alarm.incident
 
 
+_EXPLAINS = " explains it"
+
+
 def explains(cause: Episode, symptom: Episode) -> bool:
     """Whether an open alarm accounts for another of the same incident."""
     if cause is symptom or cause.incident != symptom.incident or not is_alarm(cause.state) or rank(cause.state) < rank(symptom.state):
@@ -63,14 +66,30 @@ def explains(cause: Episode, symptom: Episode) -> bool:
 
 def roots(alarms: Collection[Episode]) -> list[Episode]:
     """Those of ``alarms`` that none of the others is known to cause, whichever was raised first; all of them if each has a cause among them."""
-    followed = {symptom for alarm in alarms for symptom in SYMPTOMS.get(alarm.finding.detector, ())}
-    return [alarm for alarm in alarms if alarm.finding.detector not in followed] or list(alarms)
+    causes = first_causes([alarm.finding.detector for alarm in alarms])
+    return [alarm for alarm in alarms if alarm.finding.detector in causes]
+
+
+def first_causes(detectors: Collection[str]) -> frozenset[str]:
+    """Those of ``detectors`` that none of the others is known to cause; all of them if each has a cause among them."""
+    followed = {symptom for name in detectors for symptom in SYMPTOMS.get(name, ())}
+    return frozenset(detectors) - followed or frozenset(detectors)
 
 
 def holder(symptom: Episode, open_: Iterable[Episode]) -> str:
     """The detector that explains ``symptom``: of several causes the one raised first; empty if none does."""
     causes = [cause for cause in open_ if explains(cause, symptom)]
     return min(causes, key=lambda cause: cause.alarm_index or 0).finding.detector if causes else ""
+
+
+def held_reason(holder: str) -> str:
+    """Why nobody is told of a symptom that ``holder`` explains; :func:`held_by` reads it."""
+    return f"{holder}{_EXPLAINS}"
+
+
+def held_by(reason: str | None) -> str:
+    """The detector named by :func:`held_reason`; empty for any other reason."""
+    return reason.removesuffix(_EXPLAINS) if reason is not None and reason.endswith(_EXPLAINS) else ""
 
 
 def joined(book: Book, index: int) -> int:

@@ -31,9 +31,9 @@ class Act:
 
 @dataclass(slots=True)
 class Mark:
-    """``verdict``: ``true`` or ``false`` alarm."""
+    """``verdict``: ``true`` or ``false`` alarm; null takes it back."""
 
-    verdict: str
+    verdict: str | None
     author: str = ""
     text: str = ""
 
@@ -85,6 +85,7 @@ def build_router(engine: AsyncEngine) -> APIRouter:
                 return reply(jsonable(await _known(act(conn, uid, said.author, said.text))))
 
     action("acknowledge", "Say that somebody has taken it on", incidents.acknowledge)
+    action("release", "Take an acknowledgement back", incidents.release)
     action("resolve", "Close it by hand; it opens again only after its condition had gone, or when it gets worse", incidents.resolve)
     action("comment", "Write a note", incidents.comment)
 

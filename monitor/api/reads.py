@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from monitor import wire
 from monitor.api.live import MAX_METRICS, encode, reply, split
 from monitor.metrics import HISTOGRAM_BY_NAME
-from monitor.store import heat, queries, series
+from monitor.store import heat, incidents, queries, series
 
 OVERLAP_S = 2.0
 """Changes are told again for so long, because a transaction that began earlier may commit later."""
@@ -43,10 +43,12 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         now = time.time()
         return reply({"now": now, "cursor": now - OVERLAP_S, "total": total, "alerts": alerts, "runs": [summary(run) for run in found]})
 
-    @router.get("/pulse", summary="Open alerts by severity, and a stamp that changes with alerts and deliveries")
+    @router.get("/pulse", summary="Open alerts by severity, receivers that take nothing, and a stamp that changes with alerts, deliveries and notes")
     async def pulse() -> Response:
         async with engine.connect() as conn:
-            return reply({"now": time.time(), "alerts": await queries.count_open_alerts(conn), "stamp": await queries.alert_stamp(conn)})
+            ill = [jsonable(each) for each in await incidents.channels(conn) if each["state"] != "ok"]
+            told = {"now": time.time(), "alerts": await queries.count_open_alerts(conn), "stamp": await queries.alert_stamp(conn)}
+        return reply({**told, "channels": ill})
 
     @router.get("/sparks", summary="Small series of the fleet page: task reward, entropy, KL to the reference")
     async def sparks(runs: str = Query(max_length=8000), points: int = Query(48, ge=8, le=200)) -> Response:

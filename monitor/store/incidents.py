@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Select, case, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from monitor.alerts.book import is_alarm
+from monitor.alerts.incident import first_causes
 from monitor.alerts.judgement import close, context, dump_verdict
 from monitor.alerts.routing import MATCHABLE
 from monitor.store.checks import BadField, check_text, clean
@@ -73,7 +74,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Alarms of one run that are one story. ``state`` is one of :data:`STATES`; ``lead`` is the first mover's title."""
+    """Alarms of one run that are one story. ``state`` is one of :data:`STATES`; ``lead`` is the title of what causes the rest, of several
+    causes the first mover's."""
 
     uid: UUID
     run: str
@@ -151,6 +153,14 @@ async def find(conn: AsyncConnection, uid: UUID) -> Incident:
     return found[0]
 
 
+async def known(conn: AsyncConnection, text: str) -> Incident | None:
+    """The incident whose uid is written as ``text``, or None."""
+    try:
+        return await find(conn, UUID(text))
+    except (ValueError, UnknownIncident):
+        return None
+
+
 async def _with_alerts(conn: AsyncConnection, query: Select[Any]) -> list[Incident]:
     rows = (await conn.execute(query)).mappings().all()
     began = func.least(alert.c.finding["since_step"].as_integer(), alert.c.opened_step)
@@ -162,9 +172,15 @@ async def _with_alerts(conn: AsyncConnection, query: Select[Any]) -> list[Incide
     found = []
     for row in rows:
         mine = tuple(members[row["id"]])
-        lead = next((m.finding.get("title", m.detector) for m in mine if is_alarm(m.severity)), mine[0].detector if mine else "")
-        found.append(Incident(lead=lead, alerts=mine, **{name: value for name, value in row.items() if name != "id"}))
+        found.append(Incident(lead=_lead(mine), alerts=mine, **{name: value for name, value in row.items() if name != "id"}))
     return found
+
+
+def _lead(members: Sequence[Member]) -> str:
+    alarms = [member for member in members if is_alarm(member.severity)]
+    causes = first_causes([member.detector for member in alarms])
+    leading = next((member for member in alarms if member.detector in causes), members[0] if members else None)
+    return "" if leading is None else leading.finding.get("title") or leading.detector
 
 
 async def notes(conn: AsyncConnection, uid: UUID) -> list[Note]:
@@ -261,6 +277,16 @@ async def acknowledge(conn: AsyncConnection, uid: UUID, author: str, words: str 
     return await find(conn, uid)
 
 
+async def release(conn: AsyncConnection, uid: UUID, author: str, words: str = "") -> Incident:
+    """Takes an acknowledgement back: somebody else may take it on. Raises UnknownIncident and BadField."""
+    found = await find(conn, uid)
+    if found.state != "acknowledged":
+        raise BadField("incident", "is not acknowledged")
+    await conn.execute(update(incident).where(incident.c.uid == uid).values(acknowledged_at=None, acknowledged_by=None))
+    await _write(conn, uid, author, "release", words)
+    return await find(conn, uid)
+
+
 async def comment(conn: AsyncConnection, uid: UUID, author: str, words: str) -> Incident:
     """Raises UnknownIncident and BadField."""
     await find(conn, uid)
@@ -270,13 +296,14 @@ async def comment(conn: AsyncConnection, uid: UUID, author: str, words: str) -> 
     return await find(conn, uid)
 
 
-async def mark(conn: AsyncConnection, uid: UUID, author: str, verdict: str, words: str = "") -> Incident:
-    """Says whether the alarm was ``true`` or ``false``; feeds calibration. Raises UnknownIncident and BadField."""
+async def mark(conn: AsyncConnection, uid: UUID, author: str, verdict: str | None, words: str = "") -> Incident:
+    """Says whether the alarm was ``true`` or ``false``, None takes it back; feeds calibration. Raises UnknownIncident and BadField."""
     await find(conn, uid)
-    if verdict not in MARKS:
+    if verdict is not None and verdict not in MARKS:
         raise BadField("verdict", f"must be one of {', '.join(MARKS)}")
     await conn.execute(update(incident).where(incident.c.uid == uid).values(mark=verdict))
-    await _write(conn, uid, author, "mark", f"{verdict} alarm" + (f": {words}" if words else ""))
+    said = f"{verdict} alarm" if verdict else "neither true nor false"
+    await _write(conn, uid, author, "mark", said + (f": {words}" if words else ""))
     return await find(conn, uid)
 
 

@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, text, true
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from monitor.store.tables import alert, delivery, evaluation, event, point, rollout, run, segment, transition
+from monitor.alerts.book import is_alarm
+from monitor.alerts.incident import held_by
+from monitor.store.tables import alert, delivery, evaluation, event, incident, note, point, rollout, run, segment, silence, transition
 
 Database = AsyncEngine
 Connection = AsyncConnection
@@ -140,10 +143,16 @@ class AlertView:
     finding: dict[str, Any]
     told: tuple[Told, ...] = ()
     changes: tuple[Change, ...] = ()
+    incident: UUID | None = None
 
     @property
     def open(self) -> bool:
         return self.resolved_at is None
+
+    @property
+    def held_by(self) -> str:
+        """The detector that explained this one when it last was an alarm, so that nobody was told; empty if none did."""
+        return next((held_by(change.muted) for change in reversed(self.changes) if is_alarm(change.to_state)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +354,7 @@ async def alerts(
     severity: str = "",
     words: str = "",
     alert_id: int | None = None,
+    incident_uid: UUID | None = None,
     limit: int = 200,
 ) -> list[AlertView]:
     """Alerts with their history and deliveries: open ones first, then the newest. ``state`` is ``open``, ``resolved`` or empty."""
@@ -364,8 +374,10 @@ async def alerts(
             alert.c.resolved_step,
             alert.c.resolved_at,
             alert.c.finding,
+            incident.c.uid.label("incident"),
         )
-        .join(run, run.c.id == alert.c.run_id)
+        .join_from(alert, run, run.c.id == alert.c.run_id)
+        .outerjoin(incident, incident.c.id == alert.c.incident_id)
         .order_by(alert.c.resolved_at.is_not(None), alert.c.opened_at.desc(), alert.c.id.desc())
         .limit(limit)
     )
@@ -373,6 +385,8 @@ async def alerts(
         query = query.where(run.c.uid == run_uid)
     if alert_id is not None:
         query = query.where(alert.c.id == alert_id)
+    if incident_uid is not None:
+        query = query.where(incident.c.uid == incident_uid)
     if state:
         query = query.where(_OPEN if state == "open" else alert.c.resolved_at.is_not(None))
     if severity:
@@ -428,10 +442,12 @@ async def count_open_alerts(conn: AsyncConnection) -> dict[str, int]:
 
 
 async def alert_stamp(conn: AsyncConnection) -> str:
-    """A text that changes whenever an alert changed or a delivery was sent or given up."""
+    """A text that changes whenever an alert changed, a delivery was sent or given up, or somebody did something about an incident."""
     newest = select(func.max(transition.c.id)).scalar_subquery()
     settled = select(func.count()).where(delivery.c.state != "pending").scalar_subquery()
-    return ".".join(str(part) for part in (await conn.execute(select(newest, settled))).one())
+    said = select(func.max(note.c.id)).scalar_subquery()
+    muted = select(func.sum(silence.c.id)).where(silence.c.until > func.now()).scalar_subquery()
+    return ".".join(str(part) for part in (await conn.execute(select(newest, settled, said, muted))).one())
 
 
 async def events(conn: AsyncConnection, run_id: int, *, after: int = 0, limit: int = 500) -> list[EventView]:

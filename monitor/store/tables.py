@@ -260,7 +260,7 @@ note = Table(
     Column("text", Text, nullable=False, server_default=""),
     Index(None, "incident_id"),
 )
-"""What people did about an incident: ``kind`` is ``comment``, ``acknowledge``, ``resolve`` or ``mark``."""
+"""What people did about an incident: ``kind`` is ``comment``, ``acknowledge``, ``release``, ``resolve`` or ``mark``."""
 
 silence = Table(
     "silence",

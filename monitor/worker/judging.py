@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.alerts import presence
 from monitor.alerts.book import ALARMS, Transition, is_alarm
+from monitor.alerts.incident import held_reason
 from monitor.alerts.judgement import Judgement, Regime, context, dump_verdict, judge, notice
 from monitor.alerts.presence import Pace as Rhythm
 from monitor.alerts.routing import Decision, Facts, Route, decide
@@ -161,7 +162,7 @@ class Judging:
         """Each transition with the time of its row and who is told of it."""
         now, silences, changes = datetime.now(UTC), None, []
         for each in moved:
-            decision = Decision(muted=f"{each.held_by} explains it" if each.held_by else None)
+            decision = Decision(muted=held_reason(each.held_by) if each.held_by else None)
             if each.alarms and is_alarm(each.to_state):
                 silences = await evaluation.silences(conn) if silences is None else silences
                 decision = decide(_facts(claimed, each), now, silences, self.routes, self.channels)

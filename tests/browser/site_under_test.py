@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 import urllib.request
@@ -28,10 +29,11 @@ def in_own_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Site:
-    """``with Site(database_url) as site: site.post(...)``; ``stop()`` and ``start()`` again keep the port."""
+    """``with Site(database_url) as site: site.post(...)``; ``stop()`` and ``start()`` again keep the port. ``settings`` are the collector's."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, **settings: Any) -> None:
         self.database_url = database_url
+        self.settings = settings
         self.port = 0
 
     def __enter__(self) -> Site:
@@ -46,7 +48,7 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        settings = Settings(port=self.port)
+        settings = Settings(port=self.port, **self.settings)
         engine = database.create_engine(self.database_url, pool_size=4)
         api = app.build(settings, engine)
         attach(api, engine, settings)
@@ -64,9 +66,21 @@ class Site:
 
     def post(self, path: str, message: Any) -> None:
         """Sends one message of :mod:`monitor.wire`."""
-        request = urllib.request.Request(f"{self.url}/api/v1/{path}", to_json(message), {"Content-Type": "application/json"})
+        request = urllib.request.Request(f"{self.url}/api/v1/{path}", to_json(message), {"Content-Type": "application/json", **self._key()})
         with urllib.request.urlopen(request) as answer:
             assert answer.status < 300
+
+    def get(self, path: str) -> Any:
+        """What a read route answers."""
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/api/v1/{path}", headers=self._key())) as answer:
+            return json.load(answer)
+
+    def _key(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {token}"} if (token := self.settings.get("token")) else {}
+
+    def incident(self, run: str) -> str:
+        """The path of the page of a run's newest incident."""
+        return f"/incident/{self.get(f'incidents?run={run}')[0]['uid']}"
 
     def judge(self, channels: Sequence[Channel] = ()) -> None:
         """Judges everything that has arrived and delivers everything that is due."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import Visit
+from looks import assert_accessible, assert_whole
 
 PAGES = {
     "/": ".fleet tbody tr",
@@ -23,27 +24,15 @@ def test_a_page_is_whole_as_the_first_request_at_every_width(site: Any, visit: V
     page.wait_for_selector(PAGES[path])
     if path == "/no/such/page":
         page.trouble.forgive("404")
-    assert page.get_attribute("html", "lang") == "en"
-    assert page.locator("h1").count() == 1
-    assert page.title().endswith("rlvitals")
-    page.wait_for_function("document.getElementById('live').textContent === 'live'")
-    for width in (1920, 1280, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(120)
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+    assert_whole(page)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("path", ["/", "/run/goblin-bonus", "/alerts"])
 def test_no_serious_violation_of_accessibility(site: Any, visit: Visit, path: str, theme: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     page = visit(site, path, theme=theme)
     page.wait_for_selector(PAGES[path])
-    page.wait_for_timeout(400)
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    serious = [(each["id"], [node["html"][:160] for node in each["nodes"][:4]]) for each in found if each["impact"] in ("serious", "critical")]
-    assert serious == []
+    assert_accessible(page)
 
 
 def test_an_empty_fleet_teaches_how_to_start(empty_site: Any, visit: Visit) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -68,6 +69,10 @@ async def test_an_incident_is_listed_acknowledged_commented_and_marked(client: h
         ("ada", "mark", "true alarm"),
     ]
     assert await get(client, "/incidents", state="open") == [] and len(await get(client, "/incidents", state="acknowledged", run="r1")) == 1
+    released = (await client.post(f"{place}/release", json={"author": "bob"})).json()
+    assert (released["state"], released["acknowledged_by"]) == ("open", None)
+    assert (await client.post(f"{place}/mark", json={"author": "ada", "verdict": None})).json()["mark"] is None
+    assert [note["kind"] for note in (await get(client, place))["notes"]][3:] == ["release", "mark"]
     assert await get(client, "/incidents", project="elsewhere") == []
 
 
@@ -89,6 +94,21 @@ async def test_closed_by_hand_it_is_told_and_stays_closed_while_the_condition_go
     await judge(engine)
     (back,) = await get(client, "/incidents")
     assert back["state"] == "open" and back["uid"] == found["uid"] and back["acknowledged_by"] is None
+
+
+async def test_whatever_people_do_changes_the_stamp_of_the_pulse(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
+    await collapsed(engine)
+    (found,) = await get(client, "/incidents")
+    stamps = [(await get(client, "/pulse"))["stamp"]]
+    for verb, path, body in (
+        ("POST", f"/incidents/{found['uid']}/acknowledge", {}),
+        ("POST", f"/incidents/{found['uid']}/comment", {"text": "hm"}),
+        ("POST", "/silences", {"matcher": {"run": "r1"}, "until": time.time() + 60, "reason": "known"}),
+        ("DELETE", "/silences/1", None),
+    ):
+        assert (await client.request(verb, path, json=body)).status_code == 200
+        stamps.append((await get(client, "/pulse"))["stamp"])
+    assert all(before != after for before, after in pairwise(stamps))
 
 
 async def test_a_silence_mutes_and_can_be_ended(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
@@ -165,6 +185,8 @@ async def test_wrong_acts_on_an_incident(client: httpx.AsyncClient, engine: Asyn
         ("comment", {"text": " "}, "text"),
         ("mark", {"verdict": "maybe"}, "verdict"),
         ("comment", {"text": "x" * 10_001}, "text"),
+        ("release", {}, "incident"),
+        ("mark", {}, "verdict"),
     ):
         answer = await client.post(f"{place}/{path}", json=body)
         assert (answer.status_code, answer.json()["field"]) == (422, field)

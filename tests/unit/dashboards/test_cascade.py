@@ -1,0 +1,80 @@
+"""The timeline of an incident: causes above what they explain, every alert once, on an axis that shows the onset."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards import acts, cascade
+from monitor.store.incidents import Incident, Member
+from monitor.store.queries import AlertView, Change
+
+T0 = datetime(2026, 11, 30, tzinfo=UTC)
+
+
+def an_alert(number: int, detector: str, *, since: int, held_by: str = "", resolved: int | None = None) -> AlertView:
+    muted = f"{held_by} explains it" if held_by else None
+    changes = (Change(since + 1, T0, "ok", "critical", "opened", muted),)
+    finding = {"title": detector, "metric": "kl_ref.k3", "since_step": since}
+    state, over = ("open", None) if resolved is None else ("resolved", T0)
+    return AlertView(number, "r", "r", "p", detector, "policy", "critical", state, since + 1, T0, since + 5, resolved, over, finding, changes=changes)
+
+
+def told(alerts: list[AlertView]) -> list[tuple[str, int]]:
+    return [(place.alert.detector, place.depth) for place in cascade.arranged(alerts)]
+
+
+def test_what_is_explained_stands_below_its_cause_even_if_it_began_earlier() -> None:
+    alerts = [
+        an_alert(1, "kl", since=30, held_by="aux"),
+        an_alert(2, "aux", since=32),
+        an_alert(3, "late", since=40),
+        an_alert(4, "deeper", since=35, held_by="kl"),
+    ]
+    assert told(alerts) == [("aux", 0), ("kl", 1), ("deeper", 2), ("late", 0)]
+
+
+def test_an_alert_that_outlived_its_cause_stands_for_itself() -> None:
+    held = an_alert(1, "kl", since=30, held_by="aux")
+    outlived = dataclasses.replace(held, changes=(*held.changes, Change(60, T0, "critical", "critical", "outlived")))
+    assert held.held_by == "aux" and outlived.held_by == ""
+    assert told([outlived, an_alert(2, "aux", since=32)]) == [("kl", 0), ("aux", 0)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abcd"), st.sampled_from(["", "a", "b", "c", "d", "x"])), max_size=9))
+def test_every_alert_stands_on_the_timeline_once(given_: list[tuple[int, str, str]]) -> None:
+    alerts = [an_alert(number, detector, since=since, held_by=cause) for number, (since, detector, cause) in enumerate(given_)]
+    places = cascade.arranged(alerts)
+    assert sorted(place.alert.id for place in places) == list(range(len(alerts)))
+    assert all((place.depth > 0) == (place.cause is not None) for place in places)
+
+
+@given(st.integers(0, 10**9), st.integers(1, 10**7))
+def test_ticks_are_round_and_inside(first: int, wide: int) -> None:
+    span = cascade.Span(first, first + wide)
+    ticks = span.ticks()
+    assert len(ticks) <= 6 and all(span.first <= tick <= span.last for tick in ticks)
+    assert all(0 <= span.percent(step) <= 100 for step in (0, first, first + wide, 10**10))
+
+
+def test_the_axis_shows_what_was_before_and_ends_with_the_last_alert() -> None:
+    over = [an_alert(1, "kl", since=100, resolved=130), an_alert(2, "aux", since=110, resolved=160)]
+    assert cascade.span(over, 5000) == cascade.Span(90, 160)
+    assert cascade.span([*over, an_alert(3, "late", since=150)], 5000).last == 5000
+    assert cascade.span([an_alert(1, "kl", since=0)], None).first == 0
+
+
+def test_silences_can_be_as_narrow_as_the_leading_alarm_and_take_names_literally() -> None:
+    member = Member(1, "no_signal", "signal", "warning", "open", 3, 4, 5, None, {"title": "Nothing to learn"})
+    lead, step = "Nothing to learn", 4
+    incident = Incident(UUID(int=1), "a[1]", "a", "p*", 1, "open", "warning", lead, step, T0, None, None, None, None, None, (member,))
+    assert [matcher for _, matcher in acts.scopes(incident)] == [
+        {"run": "a[[]1]"},
+        {"run": "a[[]1]", "detector": "no_signal"},
+        {"project": "p[*]", "detector": "no_signal"},
+        {"project": "p[*]"},
+    ]
