@@ -77,8 +77,18 @@ class Rig:
         if wait:
             self.until(self.answers, "the collector to answer")
 
-    def start_worker(self) -> None:
-        self.start("worker", ["-m", "monitor.cli", "work"])
+    def start_worker(self, **variables: str) -> None:
+        self.start("worker", ["-m", "monitor.cli", "work"], **variables)
+
+    def cpu_seconds(self, name: str) -> float:
+        """What a process has used so far, ``postgres`` with its living backends (Linux)."""
+        pid, ticks = self.server.pid if name == "postgres" else self.children[name].pid, 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if pid in (int(stat.parent.name), int(fields[1])):
+                    ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def kill(self, name: str) -> None:
         """SIGKILL: the process has no say."""
@@ -119,6 +129,13 @@ class Rig:
                 return list((await connection.execute(text(statement))).all())
 
         return asyncio.run(fetch())
+
+    def execute(self, statement: str, **values: Any) -> None:
+        async def change() -> None:
+            async with database.opened(self.server.url) as engine, engine.connect() as connection:
+                await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(statement), values)
+
+        asyncio.run(change())
 
     def stop(self) -> None:
         for process in self.children.values():

@@ -99,7 +99,7 @@ async def claim(conn: AsyncConnection) -> Claim | None:
         await conn.execute(
             select(*claimed_columns())
             .join_from(evaluation, run)
-            .where(run.c.next_seq - 1 > evaluation.c.seq, (evaluation.c.retry_at.is_(None)) | (evaluation.c.retry_at <= func.now()))
+            .where(run.c.watched, run.c.next_seq - 1 > evaluation.c.seq, (evaluation.c.retry_at.is_(None)) | (evaluation.c.retry_at <= func.now()))
             .order_by(evaluation.c.updated_at)
             .limit(1)
             .with_for_update(of=evaluation, skip_locked=True)

@@ -73,7 +73,7 @@ async def start_run(connection: AsyncConnection, start: RunStart, *, url: str = 
         answer.segment = len(segments)
         if answer.segment >= MAX_SEGMENTS:
             raise BadField("attempt", f"the run has {MAX_SEGMENTS} attempts, which is the most; start a new run")
-        reopened = {"state": "running", "end_reason": None, "finished_at": None, "last_seen_at": func.now()}
+        reopened = {"state": "running", "end_reason": None, "finished_at": None, "last_seen_at": func.now(), "watched": True}
         await connection.execute(update(run).where(run.c.id == run_id).values(**columns, **reopened))
     else:
         await connection.execute(insert(evaluation).values(run_id=run_id))
@@ -127,7 +127,7 @@ async def finish(connection: AsyncConnection, run_uid: str, end: RunEnd) -> str:
     if place.segment < place.newest:
         return str((await connection.execute(select(run.c.state).where(run.c.id == place.run_id))).scalar_one())
     reason = None if end.reason is None else clean(end.reason[:MAX_REASON_LENGTH])
-    ended = {"state": end.state, "end_reason": reason, "finished_at": at, "last_seen_at": func.now()}
+    ended = {"state": end.state, "end_reason": reason, "finished_at": at, "last_seen_at": func.now(), "watched": True}
     await connection.execute(update(run).where(run.c.id == place.run_id).values(**ended))
     return end.state
 
@@ -250,7 +250,8 @@ _ADVANCE = text("""
     UPDATE run SET next_seq = :next_seq, last_seen_at = now(), last_step = coalesce(CAST(:last_step AS bigint), last_step),
         state = CASE WHEN :reopen THEN 'running' ELSE state END,
         end_reason = CASE WHEN :reopen THEN NULL ELSE end_reason END,
-        finished_at = CASE WHEN :reopen THEN NULL ELSE finished_at END
+        finished_at = CASE WHEN :reopen THEN NULL ELSE finished_at END,
+        watched = watched OR next_seq < :next_seq
     WHERE id = :run
 """)
 

@@ -53,7 +53,7 @@ async def overdue(conn: AsyncConnection) -> Overdue | None:
                 func.now().label("now"),
             )
             .join_from(evaluation, run)
-            .where(run.c.next_seq - 1 <= evaluation.c.seq, or_(late, ended))
+            .where(run.c.watched, run.c.next_seq - 1 <= evaluation.c.seq, or_(late, ended))
             .order_by(evaluation.c.deadline_at, run.c.id)
             .limit(1)
             .with_for_update(of=evaluation, skip_locked=True)
@@ -76,15 +76,17 @@ async def _sighted(conn: AsyncConnection, now: datetime) -> float | None:
     return float("inf") if back is None else max(0.0, (now - back).total_seconds())
 
 
-async def postpone(conn: AsyncConnection, run_id: int, seconds: float | None) -> None:
-    """Moves a run's deadline to ``seconds`` from now; None removes it."""
-    at = None if seconds is None else func.now() + timedelta(seconds=seconds)
-    await conn.execute(update(evaluation).where(evaluation.c.run_id == run_id).values(deadline_at=at))
+async def postpone(conn: AsyncConnection, claimed: Claim, seconds: float) -> None:
+    """Moves a run's deadline to ``seconds`` from now."""
+    at = func.now() + timedelta(seconds=seconds)
+    await conn.execute(update(evaluation).where(evaluation.c.run_id == claimed.run_id).values(deadline_at=at))
 
 
-async def end_judged(conn: AsyncConnection, run_id: int, ended_at: datetime | None) -> None:
-    """Notes that the end of a run was judged; it has no deadline any more."""
-    await conn.execute(update(evaluation).where(evaluation.c.run_id == run_id).values(ended_at=ended_at, deadline_at=None))
+async def settle(conn: AsyncConnection, claimed: Claim, ended_at: datetime | None) -> None:
+    """Notes that the last there is to say of a run was said: of its end at ``ended_at``, or of its silence. Nobody looks at it until more comes."""
+    await conn.execute(update(evaluation).where(evaluation.c.run_id == claimed.run_id).values(ended_at=ended_at, deadline_at=None))
+    unchanged = run.c.next_seq - 1 <= claimed.seq, run.c.finished_at.is_not_distinct_from(ended_at)
+    await conn.execute(update(run).where(run.c.id == claimed.run_id, *unchanged).values(watched=False))
 
 
 async def alive(conn: AsyncConnection, component: str = COLLECTOR) -> None:

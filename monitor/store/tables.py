@@ -77,10 +77,13 @@ run = Table(
     Column("next_seq", BigInteger, nullable=False, server_default="1"),
     Column("dropped", JSONB, nullable=False, server_default="{}"),
     Column("outcome", Text),
+    Column("watched", Boolean, nullable=False, server_default=text("true")),
     Index(None, "project", "created_at"),
+    Index("ix_run_watched", "id", postgresql_where=text("watched")),
 )
 """``outcome`` is what a person says the run came to (``monitor.wire.OUTCOMES``).
-``next_seq`` is the sequence that the run's next accepted row or event takes; it counts per run and never skips."""
+``next_seq`` is the sequence that the run's next accepted row or event takes; it counts per run and never skips.
+``watched``: a worker has to look at it; not any more once its end, or its last silence, was judged, until something comes again."""
 
 segment = Table(
     "segment",
@@ -218,7 +221,6 @@ evaluation = Table(
     _time("deadline_at", nullable=True),
     _time("ended_at", nullable=True),
     _time("updated_at", default=True),
-    Index(None, "deadline_at"),
 )
 """How far a run has been judged: ``seq`` is the cursor, ``state`` the folded detectors and the alert book, ``verdict`` what a page shows.
 

@@ -101,8 +101,7 @@ class Judging:
                 raise
             log.error("run %s: its silence could not be judged: %s", found.claim.uid, named(error))
             async with transaction(self.engine) as conn:
-                await overdue.end_judged(conn, found.claim.run_id, found.ended_at)
-                await overdue.postpone(conn, found.claim.run_id, None if found.ended_at else self.pace.retry_cap_s)
+                await (overdue.settle(conn, found.claim, found.ended_at) if found.ended_at else overdue.postpone(conn, found.claim, self.pace.retry_cap_s))
             return True
         if born:
             self._born()
@@ -117,19 +116,21 @@ class Judging:
         severity = "critical" if known else "warning"
         allowed = rhythm.allowed(severity)
         if found.sighted_s is None or found.sighted_s < allowed:
-            await overdue.postpone(conn, claimed.run_id, LOOK_AGAIN_S if found.sighted_s is None else allowed - found.sighted_s)
+            await overdue.postpone(conn, claimed, LOOK_AGAIN_S if found.sighted_s is None else allowed - found.sighted_s)
             return 0
         finding = presence.silent(rhythm, since_s=allowed + found.late_s, unheard_s=found.seen_s, severity=severity)
         born = await self._notice(conn, claimed, finding)
-        more = None if known else rhythm.allowed("critical") - allowed
-        await overdue.postpone(conn, claimed.run_id, more)
+        if known:
+            await overdue.settle(conn, claimed, None)
+        else:
+            await overdue.postpone(conn, claimed, rhythm.allowed("critical") - allowed)
         return born
 
     async def _ended(self, conn: AsyncConnection, found: Overdue) -> int:
         rhythm = presence.load(found.claim.state.get("pace"))
         ill = found.state in ("crashed", "killed")
         born = await self._notice(conn, found.claim, presence.crashed(rhythm, found.state, found.end_reason) if ill else None)
-        await overdue.end_judged(conn, found.claim.run_id, found.ended_at)
+        await overdue.settle(conn, found.claim, found.ended_at)
         return born
 
     async def _notice(self, conn: AsyncConnection, claimed: Claim, finding: Finding | None) -> int:

@@ -162,3 +162,39 @@ async def test_a_run_that_cannot_be_looked_at_stops_no_other(engine: AsyncEngine
     await elapse(engine, 130, beating=True)
     await settle(worker)
     assert await told(engine) == [("stalled", "warning", "opened")]
+
+
+async def test_nobody_looks_at_a_run_of_which_all_is_said_until_more_comes(engine: AsyncEngine) -> None:
+    """Stored history must cost the worker nothing; and what comes late, even from an attempt that was replaced, is judged."""
+
+    async def watched() -> bool:
+        async with engine.connect() as conn:
+            return bool((await conn.execute(select(run.c.watched))).scalar_one())
+
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    await settle(worker)
+    await elapse(engine, 130, beating=False)
+    await settle(worker)
+    assert await watched() and await told(engine) == [("lost", "warning", "opened")]
+    await elapse(engine, 600, beating=False)
+    await settle(worker)
+    assert not await watched() and (await told(engine))[-1] == ("lost", "critical", "rose")
+    await feed.rows([])
+    assert not await watched()
+    await feed.rows(good(1))
+    assert await watched()
+    await settle(worker)
+    assert (await told(engine))[-1] == ("lost", "resolved", "returned")
+
+    first = feed.attempt
+    await feed.start("second", step=11)
+    async with engine.begin() as conn:
+        await ingest.finish(conn, feed.uid, wire.RunEnd("second", "finished", T0 + 200))
+    await settle(worker)
+    assert not await watched()
+    feed.attempt = first
+    await feed.rows(good(2))
+    assert await watched()
+    await settle(worker)
+    async with engine.connect() as conn:
+        assert (await conn.execute(select(run.c.state, evaluation.c.rows).join_from(run, evaluation))).one() == ("finished", 13)
