@@ -115,6 +115,7 @@ def measure(runs: int, seconds: int, breaks: int, history: int) -> list[dict[str
             stage.start_postgres(track_commit_timestamp="on")
             stage.execute(HISTORY, n=history)
             stage.execute("VACUUM ANALYZE")
+            stage.execute("CHECKPOINT")
             stage.start_collector()
             stage.start_worker(VITALS_WEBHOOK_URL=receiver.url, VITALS_WEBHOOK_SECRET=receiver.secret, VITALS_ALLOW_PRIVATE_WEBHOOKS="1")
             ledger, busy = _drive(stage, runs, seconds, breaks)

@@ -19,7 +19,6 @@ from monitor.deliver.channel import ChannelError, MessageRefused, Receipt, Trans
 TIMEOUT_S = 10.0
 """For the whole exchange, name resolution included; a lease must be longer."""
 
-MAX_RETRY_AFTER_S = 3600.0
 _ANSWER_BYTES = 2**18
 _PRIVATE = "{host} is a private address; set VITALS_ALLOW_PRIVATE_WEBHOOKS=1 if messages may go there"
 _MESSAGE_AT_FAULT = frozenset((400, 413, 415, 422))
@@ -118,17 +117,17 @@ def refused(host: str, status: int, headers: Mapping[str, str], answer: str = ""
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that a ``Retry-After`` header asks for (RFC 9110, 10.2.3: seconds or a date), at most an hour; None without one."""
+    """Seconds that a ``Retry-After`` header asks for (RFC 9110, 10.2.3: seconds or a date); None without one."""
     raw = headers.get("retry-after", "").strip()
     if raw.isdecimal() and raw.isascii():
-        return min(float(raw), MAX_RETRY_AFTER_S)
+        return float(raw)
     try:
         until = parsedate_to_datetime(raw)
     except (TypeError, ValueError):
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
-    return min(max((until - now).total_seconds(), 0.0), MAX_RETRY_AFTER_S)
+    return max((until - now).total_seconds(), 0.0)
 
 
 def _plainly_private(host: str) -> bool:

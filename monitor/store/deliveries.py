@@ -198,12 +198,11 @@ async def enable(conn: AsyncConnection, names: Sequence[str]) -> None:
 
 
 async def record(conn: AsyncConnection, due: Due, outcome: Outcome) -> None:
-    """Writes what came of an attempt. A success counts whoever holds the lease by now; a failure only for the latest attempt."""
-    await conn.execute(
-        update(delivery_attempt)
-        .where(delivery_attempt.c.delivery_id == due.id, delivery_attempt.c.attempt == due.attempt)
-        .values(outcome=outcome.state, status=outcome.status, latency_ms=outcome.latency_ms, error=outcome.error)
-    )
+    """Writes what came of an attempt, once. A success counts whoever holds the lease by now; a failure only for the latest attempt."""
+    mine = delivery_attempt.c.delivery_id == due.id, delivery_attempt.c.attempt == due.attempt, delivery_attempt.c.outcome == "sending"
+    told = {"outcome": outcome.state, "status": outcome.status, "latency_ms": outcome.latency_ms, "error": outcome.error}
+    if not (await conn.execute(update(delivery_attempt).where(*mine).values(told))).rowcount:
+        return
     if outcome.state == "delivered":
         values = {"state": "sent", "sent_at": func.now(), "leased_until": None, "last_error": None}
         await conn.execute(update(delivery).where(delivery.c.id == due.id, delivery.c.state == "pending").values(**values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -61,6 +62,9 @@ class Worker:
         for task in late:
             task.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
+        with contextlib.suppress(DatabaseUnreachable, TimeoutError):
+            async with asyncio.timeout(self.pace.grace_s):
+                await self.sending.record()
         for channel in self.channels:
             await channel.close()
         log.info("stopped")

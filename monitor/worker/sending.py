@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from urllib.parse import quote
@@ -15,7 +16,7 @@ from monitor.deliver.letter import Excerpt
 from monitor.deliver.message import Also, Message, excerpt
 from monitor.deliver.retry import Policy
 from monitor.store import deliveries
-from monitor.store.database import transaction
+from monitor.store.database import DatabaseUnreachable, transaction
 from monitor.store.deliveries import Due, Outcome
 from monitor.store.enclosures import Sample
 from monitor.worker.pace import Pace, named
@@ -24,19 +25,39 @@ log = logging.getLogger("vitals.worker")
 
 
 class Sending:
-    """``link`` is the address of the pages, for the messages."""
+    """``link`` is the address of the pages, for the messages.
+
+    What came of an attempt is remembered until it is recorded: a database that went away meanwhile costs no second sending.
+    """
 
     def __init__(self, engine: AsyncEngine, link: str, pace: Pace) -> None:
         self.engine = engine
         self.link = link
         self.pace = pace
+        self._unrecorded: dict[tuple[int, int], tuple[Due, Outcome]] = {}
 
     async def deliver(self, channel: Channel) -> bool:
-        """Sends what is due on a channel; False if nothing was."""
+        """Sends what is due on a channel; False if nothing was. Raises DatabaseUnreachable."""
+        await self.record()
         async with transaction(self.engine) as conn:
             leased = await deliveries.lease(conn, channel.name, self.pace.sends, self.pace.lease_s, self.pace.policy.trip)
         await asyncio.gather(*(self._send(channel, due) for due in leased))
         return bool(leased)
+
+    async def record(self) -> None:
+        """Records what came of attempts while the database was away. Raises DatabaseUnreachable."""
+        for due, outcome in list(self._unrecorded.values()):
+            await self._record(due, outcome)
+
+    async def _record(self, due: Due, outcome: Outcome) -> None:
+        key = due.id, due.attempt
+        self._unrecorded.pop(key, None)
+        try:
+            async with transaction(self.engine) as conn:
+                await deliveries.record(conn, due, outcome)
+        except (DatabaseUnreachable, asyncio.CancelledError):
+            self._unrecorded[key] = due, outcome
+            raise
 
     async def _send(self, channel: Channel, due: Due) -> None:
         try:
@@ -48,8 +69,8 @@ class Sending:
         except Exception as error:
             outcome = failed(due, MessageRefused(named(error)), self.pace.policy, random.random())
             log.error("channel %s: a message could not be written: %s", due.channel, named(error))
-        async with transaction(self.engine) as conn:
-            await deliveries.record(conn, due, outcome)
+        with contextlib.suppress(DatabaseUnreachable):
+            await self._record(due, outcome)
 
 
 def failed(due: Due, error: TransportError, policy: Policy, dice: float) -> Outcome:
@@ -59,7 +80,7 @@ def failed(due: Due, error: TransportError, policy: Policy, dice: float) -> Outc
     failures = due.failures + 1
     rest = policy.rest(failures, error)
     state = "disabled" if error.permanent else "resting" if rest else "ok"
-    return Outcome("failed", error.status, None, str(error), max(policy.wait(due.attempt, dice), error.retry_after or 0.0), rest, state)
+    return Outcome("failed", error.status, None, str(error), policy.wait(due.attempt, error, dice), rest, state)
 
 
 def compose(due: Due, link: str) -> Message:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
 
 from receiving import Receiver
 from runs import Feed, broken, good, until
@@ -18,12 +22,12 @@ from monitor import wire
 from monitor.deliver.retry import Policy
 from monitor.deliver.slack import Slack
 from monitor.deliver.webhook import Webhook
-from monitor.store import deliveries
+from monitor.store import database, deliveries, embedded
 from monitor.store.tables import alert, channel, delivery, delivery_attempt, transition
 from monitor.worker import Pace, Worker, compose
 
 SECRET = "whsec_" + b64encode(b"0123456789abcdef0123456789abcdef").decode()
-QUICK = Policy(base_s=0.05, cap_s=0.2, trip=3, rest_s=0.1, rest_cap_s=0.2, disabled_s=0.3)
+QUICK = Policy(base_s=0.05, cap_s=0.2, trip=3, rest_s=0.1, rest_cap_s=0.2, disabled_s=0.3, asked_cap_s=1.0)
 PACE = Pace(idle_s=0.02, lease_s=5, policy=QUICK)
 ONE_STORY = good(3) + broken(1) + good(10)
 """A critical alert and its resolution: two messages per channel."""
@@ -60,7 +64,7 @@ async def rows_of(engine: AsyncEngine, query):
 
 
 async def test_a_receiver_that_fails_in_every_way_gets_every_alert_once_and_in_order(engine: AsyncEngine) -> None:
-    script = [500, 503, "hang", "cut", "drip", (429, {"Retry-After": "1"}), (301, {"Location": "http://127.0.0.1:9/"}), 404, 410, 401]
+    script = [500, 503, "hang", "cut", "drip", (429, {"Retry-After": "30"}), (301, {"Location": "http://127.0.0.1:9/"}), 404, 410, 401]
     runs = [await Feed(engine, f"r{i}").start() for i in range(3)]
     with Receiver(lambda n: script[n - 1] if n <= len(script) else 204) as receiver:
         for feed in runs:
@@ -83,6 +87,33 @@ async def test_a_receiver_that_fails_in_every_way_gets_every_alert_once_and_in_o
     assert all(row["status"] == 204 and row["latency_ms"] > 0 for row in attempts if row["outcome"] == "delivered")
     (health,) = await rows_of(engine, select(channel))
     assert health["state"] == "ok" and health["failures"] == 0 and health["last_ok_at"] is not None
+
+
+async def test_nothing_is_sent_more_often_than_the_backoff_allows(engine: AsyncEngine) -> None:
+    """One message at a time, two workers: the pause before each request is at least what the answers before it demand, by their own arithmetic."""
+    policy = Policy(base_s=0.2, cap_s=0.8, trip=3, rest_s=0.3, rest_cap_s=0.6, disabled_s=0.9, asked_cap_s=1.2)
+    pace, gone, moved = Pace(idle_s=0.01, lease_s=5, policy=policy), 404, (301, {"Location": "http://127.0.0.1:9/"})
+    script = [500, 503, 204, "hang", "cut", (429, {"Retry-After": "30"}), moved, 500, gone, 204, 410, 500, 204]
+    feed = await Feed(engine, "r1").start()
+    await feed.rows(ONE_STORY + broken(1))
+    with Receiver(lambda n: script[n - 1] if n <= len(script) else 204) as receiver:
+        hooks = [webhook(receiver, timeout_s=0.3) for _ in range(2)]
+        async with working(Worker(engine, hooks[:1], pace=pace)), working(Worker(engine, hooks[1:], pace=pace)):
+            await until_sent(engine, 3)
+        requests = receiver.requests
+    assert len(requests) == len(script)
+    assert [r.json["type"] for r in receiver.taken] == ["alert.critical", "alert.resolved", "alert.critical"]
+    attempt = in_a_row = 0
+    for before, after in pairwise(requests):
+        attempt, in_a_row = (0, 0) if before.answer == 204 else (attempt + 1, in_a_row + 1)
+        demanded = [0.0]
+        if in_a_row:
+            demanded.append(min(0.8, 0.2 * 2 ** (attempt - 1)) / 2)
+            demanded.append(0.9 if before.answer in (404, 410, moved) else 0.0)
+            demanded.append(1.2 if before.answer == (429, {"Retry-After": "30"}) else 0.0)
+            demanded.append(min(0.6, 0.3 * 2 ** (in_a_row - 3)) if in_a_row >= 3 else 0.0)
+        assert after.at - before.at >= max(demanded), (before.answer, attempt, in_a_row)
+        assert (after.id == before.id) == (before.answer != 204)
 
 
 async def test_a_failing_receiver_is_not_hammered(engine: AsyncEngine) -> None:
@@ -235,3 +266,34 @@ async def test_what_another_version_stored_still_goes_out(engine: AsyncEngine) -
             await until_sent(engine, 2)
         assert [r.json["type"] for r in receiver.taken] == ["alert.critical", "alert.resolved"]
     assert len(await rows_of(engine, select(alert))) == 1
+
+
+async def test_what_came_of_an_attempt_is_recorded_when_the_database_is_back_and_nothing_is_sent_again(roomy_tmp: Path) -> None:
+    """Postgres is killed while a message is under way: the receiver has it, the lease would hold for an hour."""
+    server = embedded.start(roomy_tmp)
+    await database.migrate(server.url)
+    engine = database.create_engine(server.url)
+
+    def answer(n: int) -> int:
+        if n <= 2:
+            os.kill(server.pid, signal.SIGKILL)
+            assert server.process is not None
+            server.process.wait()
+        return 503 if n == 1 else 204
+
+    try:
+        feed = await Feed(engine, "r1").start()
+        await feed.rows(good(3) + broken(1))
+        with Receiver(answer) as receiver:
+            async with working(Worker(engine, [webhook(receiver)], pace=Pace(lease_s=3600, policy=QUICK))):
+                for requests in (1, 2):
+                    await until(lambda requests=requests: len(receiver.requests) == requests)
+                    await asyncio.to_thread(server.process.wait)
+                    server = await asyncio.to_thread(embedded.start, roomy_tmp)
+                await until_sent(engine, 1)
+            assert len(receiver.requests) == 2 and len({request.id for request in receiver.requests}) == 1
+        attempts = await rows_of(engine, select(delivery_attempt).order_by(delivery_attempt.c.attempt))
+        assert [(row["outcome"], row["status"]) for row in attempts] == [("failed", 503), ("delivered", 204)]
+    finally:
+        await engine.dispose()
+        server.stop()

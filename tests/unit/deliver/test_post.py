@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.deliver.channel import ChannelError, MessageRefused, TransportError
-from monitor.deliver.post import MAX_RETRY_AFTER_S, Poster, public_address, refused, retry_after
+from monitor.deliver.post import Poster, public_address, refused, retry_after
 from monitor.deliver.retry import Policy
 from monitor.deliver.slack import Slack
 from monitor.deliver.webhook import Webhook
@@ -24,7 +24,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         (" 7 ", 7.0),
         ("Sun, 01 Mar 2026 12:01:30 GMT", 90.0),
         ("Sun, 01 Mar 2026 11:00:00 GMT", 0.0),
-        ("99999999", MAX_RETRY_AFTER_S),
+        ("99999999", 99999999.0),
         ("-5", None),
         ("soon", None),
         ("", None),
@@ -95,13 +95,16 @@ def test_secrets_do_not_show():
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
 def test_waits_grow_to_a_cap_and_half_of_each_is_dice(attempt, dice):
     policy = Policy(base_s=1, cap_s=300)
-    whole = min(300, 2.0 ** min(attempt - 1, 60))
-    assert whole / 2 <= policy.wait(attempt, dice) < whole or whole == policy.wait(attempt, dice)
-    assert policy.wait(attempt, dice) <= policy.wait(attempt + 1, dice)
+    whole, passing = min(300, 2.0 ** min(attempt - 1, 60)), TransportError("503")
+    assert whole / 2 <= policy.wait(attempt, passing, dice) < whole or whole == policy.wait(attempt, passing, dice)
+    assert policy.wait(attempt, passing, dice) <= policy.wait(attempt + 1, passing, dice)
 
 
 def test_a_channel_rests_after_repeated_failures_and_as_long_as_asked():
     policy, passing = Policy(trip=3, rest_s=5, rest_cap_s=600, disabled_s=900), TransportError("503")
     assert [policy.rest(n, passing) for n in (1, 2, 3, 4, 5, 99)] == [0, 0, 5, 10, 20, 600]
-    assert policy.rest(1, TransportError("429", retry_after=30)) == 30
+    slow = TransportError("429", retry_after=30)
+    assert policy.rest(1, slow) == policy.wait(1, slow, 0.5) == 30
+    never = TransportError("429", retry_after=float("inf"))
+    assert policy.rest(1, never) == policy.wait(1, never, 0.5) == policy.asked_cap_s
     assert policy.rest(1, TransportError("404", permanent=True)) == 900
