@@ -8,7 +8,8 @@ finished runs into the database first. Prints two JSON lines:
 
 - *latency*: median, 99th percentile and maximum in seconds, whole and by part: from ``log`` to the commit of the row, to the transaction that
   judged it, to the lease of the delivery, to its arrival. ``alerts`` arrived out of ``expected``.
-- *cpu*: shares of one core that collector, worker and Postgres used under this load, and when nothing happens for ``IDLE_S`` afterwards.
+- *cpu*: shares of one core that collector, worker and Postgres used under this load, and when nothing happens for ``IDLE_S`` afterwards; and all
+  that the machine did meanwhile, clients and strangers included.
 
 Exit code 1 when an alert is missing or the 99th percentile is above :data:`TARGET_S`.
 """
@@ -17,9 +18,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -148,10 +151,16 @@ def _drive(stage: Rig, runs: int, seconds: int, breaks: int) -> tuple[dict[Place
 def _cpu(stage: Rig, seconds: float) -> dict[str, float]:
     """Shares of one core over the next ``seconds``."""
     names = ("collector", "worker", "postgres")
-    before, began = {name: stage.cpu_seconds(name) for name in names}, time.monotonic()
+
+    def used() -> dict[str, float]:
+        everything = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+        busy = sum(int(each) for place, each in enumerate(everything[1:9]) if place not in (3, 4))
+        return {name: stage.cpu_seconds(name) for name in names} | {"machine": busy / os.sysconf("SC_CLK_TCK")}
+
+    before, began = used(), time.monotonic()
     time.sleep(seconds)
-    lasted = time.monotonic() - began
-    return {name: round((stage.cpu_seconds(name) - before[name]) / lasted, 3) for name in names}
+    after, lasted = used(), time.monotonic() - began
+    return {name: round((after[name] - before[name]) / lasted, 3) for name in after}
 
 
 def _delays(ledger: Mapping[Place, float], arrived: Mapping[Place, float], parts: Mapping[Place, tuple[float, ...]]) -> dict[str, Any]:
