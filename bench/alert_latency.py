@@ -128,8 +128,8 @@ def measure(runs: int, seconds: int, breaks: int, history: int) -> list[dict[str
             parts = {(name, step): tuple(map(float, times)) for name, step, *times in stage.query(PARTS)}
     finally:
         receiver.close()
-    latency = {"bench": "alert_latency", "case": "latency", "runs": runs, "history": history, "expected": runs * breaks, **_delays(ledger, arrived, parts)}
-    return [latency, {"bench": "alert_latency", "case": "cpu", "busy": busy, "idle": idle}]
+    about = {"bench": "alert_latency", "case": "latency", "runs": runs, "history": history, "expected": runs * breaks}
+    return [about | _delays(ledger, arrived, parts), {"bench": "alert_latency", "case": "cpu", "busy": busy, "idle": idle}]
 
 
 def _drive(stage: Rig, runs: int, seconds: int, breaks: int) -> tuple[dict[Place, float], dict[str, float]]:

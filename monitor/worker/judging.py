@@ -101,7 +101,10 @@ class Judging:
                 raise
             log.error("run %s: its silence could not be judged: %s", found.claim.uid, named(error))
             async with transaction(self.engine) as conn:
-                await (overdue.settle(conn, found.claim, found.ended_at) if found.ended_at else overdue.postpone(conn, found.claim, self.pace.retry_cap_s))
+                if found.ended_at is None:
+                    await overdue.postpone(conn, found.claim, self.pace.retry_cap_s)
+                else:
+                    await overdue.settle(conn, found.claim, found.ended_at)
             return True
         if born:
             self._born()
