@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dashboards.charts import Chart, Line
-from dashboards.verdict import onset
+from dashboards.verdict import onset, title_of
 from monitor.store.queries import AlertView, EventView
 
 SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault")
@@ -98,7 +98,7 @@ def _band(alert: AlertView) -> dict[str, Any]:
         "metric": finding.get("metric"),
         "moved": list(finding.get("moved") or ()),
         "organ": alert.organ,
-        "title": finding.get("title") or alert.detector,
+        "title": title_of(alert),
         "onset": onset(alert),
         "step": alert.opened_step,
         "end": alert.resolved_step,

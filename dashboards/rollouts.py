@@ -1,17 +1,19 @@
-"""Reading decoded samples: the best, the worst and random ones of a step, turn by turn, with what each was paid for."""
+"""Reading one step: what was found and what happened there, and its decoded samples, turn by turn, with what each was paid for."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from dash import html
 
-from dashboards.words import number
+from dashboards.verdict import onset, title_of
+from dashboards.words import number, pill
 from monitor.detect.words import counted
-from monitor.store.queries import RolloutView
+from monitor.store.queries import AlertView, EventView, RolloutView
 
 ROLES = {"prompt": "Prompt", "agent": "Policy", "observation": "Environment"}
 
@@ -25,10 +27,64 @@ def nearest(steps: Sequence[int], wanted: Any) -> int | None:
     return steps[max(0, bisect_right(steps, wanted) - 1)]
 
 
+AROUND = 5
+"""Steps to both sides within which events are told with a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A step that somebody picked: the findings that held there and the events near it."""
+
+    step: int
+    findings: tuple[AlertView, ...]
+    events: tuple[EventView, ...]
+
+
+def moment_of(step: int, width: int, alerts: Sequence[AlertView], events: Sequence[EventView]) -> Moment:
+    """What is known of ``step``, which stands for ``width`` steps where a chart is drawn in buckets."""
+    last = step + width - 1
+    held = [alert for alert in alerts if onset(alert) <= last and (alert.resolved_step is None or alert.resolved_step >= step)]
+    near = [event for event in events if event.step is not None and step - AROUND <= event.step <= last + AROUND]
+    return Moment(step, tuple(sorted(held, key=onset)), tuple(near))
+
+
+def summary(at: Moment, read: int | None) -> list[Any]:
+    """One line for the bar that a click on a curve brings up."""
+    parts = [counted(len(at.findings), "finding"), counted(len(at.events), "event"), "no rollouts" if read is None else f"rollouts of step {read:,}"]
+    return [
+        html.Span([html.B(f"Step {at.step:,}"), ": ", ", ".join(parts)]),
+        html.A("Read", href="#rollouts", className="button"),
+        html.Button("Unmark", className="button", **{"data-unpick": ""}),
+    ]
+
+
+def _happened(at: Moment) -> Any:
+    lines = [
+        html.Li(
+            [pill(alert.severity), html.A(title_of(alert), href=f"#organ-{alert.organ}"), html.Span(f"since step {onset(alert):,}", className="dim")]
+        )
+        for alert in at.findings
+    ]
+    lines += [
+        html.Li([html.Span(event.kind, className="state"), html.Span(detail(event)), html.Span(f"at step {event.step:,}", className="dim")])
+        for event in at.events
+    ]
+    told = html.Ul(lines) if lines else html.P(f"No finding held, and nothing happened within {AROUND} steps.", className="dim")
+    return html.Div([html.H3(f"At step {at.step:,}"), told], className="happened")
+
+
+def detail(event: EventView) -> str:
+    """What an event says of itself."""
+    return ", ".join(f"{key} {value}" for key, value in event.detail.items())
+
+
 def frame(steps: Sequence[int]) -> Any:
     """The section before anything was picked; the driver picks the step of the address, else the newest."""
     head = html.Div(
-        [html.H2("Rollouts"), html.P("What the policy really wrote. Choose a step here, or click a point in any chart.", className="dim")],
+        [
+            html.H2("Rollouts"),
+            html.P("What the policy really wrote. Choose a step here, or click a point in any chart to read what happened there.", className="dim"),
+        ],
         className="organ-head",
     )
     return html.Section([head, html.Div(waiting(steps), id="samples")], id="rollouts", **{"aria-label": "Rollouts"})
@@ -39,10 +95,11 @@ def waiting(steps: Sequence[int]) -> Any:
     return html.Div("Loading", className="loading") if steps else _none()
 
 
-def reader(steps: Sequence[int], step: int | None, samples: Sequence[RolloutView]) -> Any:
-    """The samples of one step beside each other, with ways to the neighbouring steps."""
+def reader(steps: Sequence[int], step: int | None, samples: Sequence[RolloutView], at: Moment | None = None) -> Any:
+    """The samples of one step beside each other, with ways to the neighbouring steps; above them what happened at the step that was picked."""
+    head = [] if at is None else [_happened(at)]
     if step is None:
-        return _none()
+        return html.Div([*head, _none()])
     place = list(steps).index(step)
     bar = html.Div(
         [
@@ -53,7 +110,7 @@ def reader(steps: Sequence[int], step: int | None, samples: Sequence[RolloutView
         ],
         className="steps",
     )
-    return html.Div([bar, html.Div([_sample(sample) for sample in samples], className="samples")])
+    return html.Div([*head, bar, html.Div([_sample(sample) for sample in samples], className="samples")])
 
 
 def _none() -> Any:

@@ -30,6 +30,11 @@ def banner(run: RunView, alerts: Sequence[AlertView], drawn: Collection[str] = O
     return told
 
 
+def title_of(alert: AlertView) -> str:
+    """The finding's sentence."""
+    return alert.finding.get("title") or alert.detector
+
+
 def onset(alert: AlertView) -> int:
     """Where the condition began, by the detector's estimate, at the latest where the alert was opened."""
     since = alert.finding.get("since_step")
@@ -69,7 +74,7 @@ def _bar(alert: AlertView, last: int) -> Any:
     line = html.Summary(
         [
             pill(alert.severity),
-            html.Span(alert.finding.get("title") or alert.detector, className="what"),
+            html.Span(title_of(alert), className="what"),
             html.Span(TITLES.get(alert.organ, alert.organ), className="dim where"),
             html.Span(html.Span(style={"left": f"{left:.1f}%"}), className="track", **{"aria-hidden": "true"}),
             html.Span(["step ", html.B(f"{began:,}")], className="when"),

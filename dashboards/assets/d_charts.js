@@ -161,9 +161,9 @@ vitals.charts = (function () {
     bind(view) {
       this.bound = true;
       this.plot.on("plotly_relayout", (change) => {
-        if (change["xaxis.range[0]"] != null) view.zoom(change["xaxis.range[0]"], change["xaxis.range[1]"]);
+        if (change["xaxis.range[0]"] != null) view.zoomed(change["xaxis.range[0]"], change["xaxis.range[1]"]);
       });
-      this.plot.on("plotly_doubleclick", () => view.zoom(null, null));
+      this.plot.on("plotly_doubleclick", () => view.zoomed(null, null));
       this.plot.on("plotly_click", (event) => { if (event.points.length) view.pick(this.stepOf(event.points[0])); });
     }
 
@@ -177,6 +177,7 @@ vitals.charts = (function () {
       this.log = this.spec.figure.layout.yaxis.type === "log" && this.decades(view) > 1.3;
       this.beside = this.apart(view);
       const single = this.spec.figure.data.length === 1 && view.runs.length === 1;
+      const drawn = new Set();
       for (const [order, run] of view.runs.entries()) {
         for (const template of this.spec.figure.data) {
           const { metric, slot } = template.meta;
@@ -189,7 +190,10 @@ vitals.charts = (function () {
             const later = Math.min(...view.begins(run).filter(([segment]) => segment > number).map(([, first]) => first), Infinity);
             const [lived, relived] = cut(attempts[number], later);
             const name = view.runs.length > 1 ? view.nameOf(run) : template.name;
-            const dash = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : template.meta.dashed ? "dash" : "solid";
+            const end = JSON.stringify([lived.x.at(-1), ...lived.y.slice(-3)]);
+            const twin = drawn.has(end);
+            drawn.add(end);
+            const dash = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : template.meta.dashed || twin ? "dash" : "solid";
             if (relived) data.push(this.trace(view, run, template, relived, { name: `${name}, attempt ${number + 1}`, line: { color: veil(colour, 0.35), width: 1.2, dash: "dot" } }));
             if (lived.x.length) data.push(...this.strokes(view, run, template, lived, name, colour, dash, single));
             for (const [step, what] of [...(lived.bad || []), ...((relived && relived.bad) || [])]) bad.push({ x: view.toX(run, step), step, what: `${name}: ${what} at step ${v.integer(step)}` });
@@ -268,7 +272,7 @@ vitals.charts = (function () {
     strokes(view, run, template, curve, name, colour, dash, single) {
       const drawn = [];
       const short = curve.x.length < 40 && this.spec.kind !== "stack";
-      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : this.width(view, template), dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short && !template.meta.dashed ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
+      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : this.width(view, template), dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short && dash === "solid" ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
       if (this.spec.kind === "stack") return [this.trace(view, run, template, curve, { ...look, mode: "lines", fillcolor: veil(colour, 0.55), stackgroup: `all${run}` })];
       const x = curve.x.map((step) => view.toX(run, step));
       if (curve.low && (single || view.smooth < 2)) {

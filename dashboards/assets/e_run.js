@@ -3,6 +3,7 @@
   "use strict";
   const v = vitals;
   const HEAT_EVERY_MS = 8000;
+  const REFINE_EVERY_MS = 6000;
   const CLOCKED = ["time", "elapsed"];
 
   /** What is known of one run on the page. */
@@ -18,7 +19,10 @@
 
     get first() { return Math.min(...this.segments.map(([, first]) => first), this.step ?? 0); }
 
-    tokens() {
+    /** Pairs of step and place on the axis; none where it is the step itself or not known yet. */
+    pairs(axis) {
+      if (CLOCKED.includes(axis)) return this.clock || [];
+      if (axis !== "tokens") return [];
       const attempts = this.series["progress.tokens"] || {};
       const curve = attempts[Object.keys(attempts).sort((a, b) => b - a)[0]];
       return curve ? curve.x.map((x, i) => [x, curve.y[i]]).filter(([, y]) => y != null) : [];
@@ -58,6 +62,7 @@
       this.axis = v.address.get("axis") || "step";
       this.smooth = Number(v.address.get("smooth")) || 0;
       this.range = null;
+      this.fine = {};
       this.picked = v.address.get("step") === "" ? null : Number(v.address.get("step"));
       this.due = new Set();
       this.readMarks();
@@ -81,17 +86,21 @@
         on(field, "change", () => {
           this[key] = key === "smooth" ? Number(field.value) : field.value;
           v.address.set({ [key]: field.value === "step" || field.value === "0" ? "" : field.value });
-          if (key === "axis") this.zoom(null, null);
-          this.needAxis().then(() => this.redrawAll());
+          if (key === "axis") [this.wish, this.range, this.shown] = [this.range, null, null];
+          this.needAxis().then(() => this.grant() || this.redrawAll());
         });
       }
-      on(this.root.querySelector("#unzoom"), "click", () => this.zoom(null, null));
+      on(this.root.querySelector("#unzoom"), "click", () => this.zoomed(null, null));
       on(this.root, "click", (event) => {
         const button = event.target.closest("[data-pick]");
         if (button && button.dataset.pick !== "") this.readStep(Number(button.dataset.pick), true);
+        if (event.target.closest("[data-unpick]")) this.unpick();
+        else if (event.target.closest("#pick a")) this.bar(false);
       });
       on(document, "vitals-theme", () => this.redrawAll());
-      this.needAxis();
+      const zoom = v.address.get("zoom").split("-").map(Number);
+      if (zoom.length === 2 && zoom[0] < zoom[1]) this.wish = zoom;
+      this.needAxis().then(() => this.grant());
     }
 
     stop() {
@@ -130,6 +139,7 @@
         if (chart.dirty) this.queue(chart);
       }
       if (fresh) v.poll();
+      if (this.range) this.refine(this.range);
     }
 
     async poll() {
@@ -144,6 +154,7 @@
       for (const name of metrics) this.have.add(name);
       for (const chart of asked) chart.asked = true;
       const changed = new Set(fresh);
+      const before = this.lastStep;
       let grown = false;
       for (const told of answer.runs) {
         if (told.reset) metrics.forEach((name) => changed.add(name));
@@ -151,6 +162,9 @@
         if (this.runs.length === 1 && told.held.some((name) => !this.known.has(name))) this.reload();
       }
       this.touch(changed, grown);
+      this.grant();
+      const follows = this.range && (!before || (grown && this.range[1] >= before && Date.now() - this.refined > REFINE_EVERY_MS));
+      if (follows) this.refine(this.range, true);
       if (this.runs.length === 1) this.head(answer.runs[0]);
       await this.heatMaps();
       return answer;
@@ -206,19 +220,25 @@
 
     /* What a chart asks of its view. */
     get lastStep() { return Math.max(...[...this.tracks.values()].map((track) => track.step ?? 0)); }
-    curves(run, metric) { return this.fine?.[run]?.[metric] || this.tracks.get(run).series[metric]; }
+    curves(run, metric) { return this.fine[run]?.[metric] || this.tracks.get(run).series[metric]; }
     begins(run) { return this.tracks.get(run).segments; }
     heat(metric) { return this.heats.get(metric)?.map; }
     nameOf(run) { return this.names[run] || run; }
 
     toX(run, step) {
-      const track = this.tracks.get(run);
-      if (this.axis === "tokens") return interpolate(track.tokens(), step);
-      if (CLOCKED.includes(this.axis) && track.clock && track.clock.length) {
-        const at = interpolate(track.clock, step);
-        return this.axis === "time" ? new Date(at * 1000) : (at - track.clock[0][1]) / 3600;
-      }
-      return step;
+      const pairs = this.tracks.get(run).pairs(this.axis);
+      const at = interpolate(pairs, step);
+      if (!pairs.length || this.axis === "tokens") return at;
+      return this.axis === "time" ? new Date(at * 1000) : (at - pairs[0][1]) / 3600;
+    }
+
+    /** The step at a place on the axis; Plotly names times as local ones, without a zone. */
+    toStep(run, x) {
+      const pairs = this.tracks.get(run).pairs(this.axis);
+      let at = Number(x);
+      if (this.axis === "time" && pairs.length) at = new Date(typeof x === "string" ? x.replace(" ", "T") : x).getTime() / 1000;
+      else if (this.axis === "elapsed" && pairs.length) at = x * 3600 + pairs[0][1];
+      return interpolate(pairs.map(([step, place]) => [place, step]), at);
     }
 
     async needAxis() {
@@ -249,27 +269,52 @@
       return axis;
     }
 
-    /** All charts show the same part of the run; a part of a long run is read again at its own resolution. */
+    /** All charts show the same part of the run, given in places on the axis; a part of a long run is read again at its own resolution. */
     zoom(from, to) {
       if (from == null && !this.shown) return;
       this.shown = from == null ? null : [from, to];
-      this.fine = null;
-      this.range = from == null || this.axis !== "step" ? null : [Math.max(0, Math.floor(from)), Math.ceil(to)];
+      this.fine = {};
+      this.asked = {};
+      this.range = from == null ? null : this.stepsOf(this.runs[0], from, to);
       this.root.querySelector("#unzoom").hidden = from == null;
       this.redrawAll();
       if (this.range) this.refine(this.range);
       else v.poll();
     }
 
-    async refine(range) {
-      const [first, last] = range;
-      const metrics = [...new Set(this.charts.filter((chart) => chart.visible && chart.spec.kind !== "heat").flatMap((chart) => chart.metrics))].join(",");
-      const pad = Math.ceil((last - first) * 0.1);
+    /** A zoom by hand is kept in the address, as steps of the first run. */
+    zoomed(from, to) {
+      this.zoom(from, to);
+      v.address.set({ zoom: this.range ? this.range.join("-") : "" });
+    }
+
+    /** Shows the steps that were wished for, once it is known where they are on the axis. */
+    grant() {
+      if (!this.wish || (this.axis !== "step" && !this.tracks.get(this.runs[0]).pairs(this.axis).length)) return false;
+      this.zoom(...this.wish.map((step) => this.toX(this.runs[0], step)));
+      this.wish = null;
+      return true;
+    }
+
+    stepsOf(run, from, to) { return [Math.max(0, Math.floor(this.toStep(run, from))), Math.ceil(this.toStep(run, to))]; }
+
+    /** Reads what the charts in view show in full; `again` also what was read before. */
+    async refine(range, again) {
+      this.refined = Date.now();
+      const names = [...new Set(this.charts.filter((chart) => chart.visible && chart.spec.kind !== "heat").flatMap((chart) => chart.metrics))];
       const coarse = [...this.tracks.values()].filter((track) => track.width > 1);
-      const window = { metrics, first: Math.max(0, first - pad), last: last + pad };
-      const found = await Promise.all(coarse.map((track) => v.api(`runs/${encodeURIComponent(track.uid)}/series`, window)));
-      if (this.range !== range) return;
-      this.fine = Object.fromEntries(coarse.map((track, i) => [track.uid, found[i].series]));
+      const read = await Promise.all(coarse.map(async (track) => {
+        const asked = (this.asked[track.uid] ??= new Set());
+        const metrics = names.filter((name) => again || !asked.has(name));
+        if (!metrics.length) return false;
+        metrics.forEach((name) => asked.add(name));
+        const [first, last] = this.stepsOf(track.uid, ...this.shown);
+        const pad = Math.ceil((last - first) * 0.1);
+        const found = await v.api(`runs/${encodeURIComponent(track.uid)}/series`, { metrics: metrics.join(","), first: Math.max(0, first - pad), last: last + pad });
+        if (this.range === range) this.fine[track.uid] = { ...this.fine[track.uid], ...found.series };
+        return true;
+      }));
+      if (this.range !== range || !read.some(Boolean)) return;
       await this.heatMaps();
       this.redrawAll();
     }
@@ -277,17 +322,31 @@
     /** Reads the samples of a step; a pick by hand also marks the step in every chart and in the address. */
     readStep(step, stay) {
       if (!this.root.querySelector("#samples")) return;
-      v.tellDash("picked", { step: step ?? JSON.parse(this.root.dataset.step || "null"), at: Date.now() });
+      const wanted = step ?? JSON.parse(this.root.dataset.step || "null");
+      v.tellDash("picked", { step: wanted, width: this.tracks.get(this.runs[0]).width, at: Date.now() });
       if (step == null) return;
       this.picked = step;
       v.address.set({ step });
       if (stay) this.redrawAll();
     }
 
+    /** A click on a curve: a bar at the foot of the window says what happened there and leads to it. */
     pick(step) {
       if (step == null || this.runs.length > 1) return;
       this.readStep(Math.round(step), true);
-      v.toast(`Step ${v.integer(Math.round(step))} is marked; its rollouts are open below.`);
+      this.bar(true);
+    }
+
+    bar(shown) {
+      const bar = this.root.querySelector("#pick");
+      if (bar) bar.hidden = !shown;
+    }
+
+    unpick() {
+      this.picked = null;
+      v.address.set({ step: "" });
+      this.bar(false);
+      this.redrawAll();
     }
 
     redrawAll() {

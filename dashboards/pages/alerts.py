@@ -10,7 +10,7 @@ from dash import Dash, Input, Output, State, dcc, html
 
 from dashboards.charts import TITLES
 from dashboards.pages import House, Query, callback, no_run
-from dashboards.verdict import facts
+from dashboards.verdict import facts, title_of
 from dashboards.words import SEVERITIES, empty, moment, pill
 from monitor.detect.words import counted
 from monitor.store import queries
@@ -123,7 +123,7 @@ def _alert(house: House, alert: AlertView, cause: AlertView | None) -> Any:
     ]
     head = [
         pill(alert.severity),
-        html.H2(_title(alert)),
+        html.H2(title_of(alert)),
         *([] if alert.open else [html.Span(SEVERITIES.get(alert.state, alert.state), className="state")]),
     ]
     body = [html.Div(where, className="facts-line dim"), facts(finding), _told(alert, cause)]
@@ -137,10 +137,6 @@ def _alert(house: House, alert: AlertView, cause: AlertView | None) -> Any:
         body.insert(0, html.Header(head))
     edge = "held" if cause is not None else f"edge-{alert.severity if alert.open else 'resolved'}"
     return html.Article(body, className=f"card alert {edge}", id=f"alert-{alert.id}")
-
-
-def _title(alert: AlertView) -> str:
-    return alert.finding.get("title") or alert.detector
 
 
 def _told(alert: AlertView, cause: AlertView | None) -> Any:
@@ -160,7 +156,7 @@ def _told(alert: AlertView, cause: AlertView | None) -> Any:
     if not alert.told:
         why: Any = f"{_held(alert) or 'no channel takes it'}."
         if cause is not None:
-            why = [html.A(_title(cause), href=f"#alert-{cause.id}"), f"{EXPLAINS}."]
+            why = [html.A(title_of(cause), href=f"#alert-{cause.id}"), f"{EXPLAINS}."]
         lines.append(html.Div(html.Span(["Nobody was told: ", *why], className="dim"), className="told"))
     if history:
         lines.append(html.Details([html.Summary(f"History ({len(history)})"), html.Ol(history, className="history")]))

@@ -220,7 +220,7 @@ def _cell(name: str, cell: tuple[float, float | None] | None, base: tuple[float,
         healthy = describe(name).healthy
         judged = healthy in ("up", "down") and name not in UNJUDGED and abs(change) > 0.02
         good = (change > 0) == (healthy == "up") if judged else None
-        word = f"{change:+.0%}" if abs(change) < 10 else f"{last / base[0]:.3g}×"
+        word = "same" if abs(change) < 0.005 else f"{change:+.0%}" if abs(change) < 10 else f"{last / base[0]:.3g}×"
         tone = "" if good is None else " better" if good else " worse"
         parts.append(html.Span([" ", word, {True: " better", False: " worse", None: ""}[good]], className=f"change{tone}"))
     if best is not None:

@@ -13,7 +13,7 @@ from dashboards.pages import House, Query, callback, no_run
 from dashboards.words import STATES, attribute, moment, pairs
 from monitor.metrics import ORGANS
 from monitor.store import heat, queries, series
-from monitor.store.queries import EventView, RunView
+from monitor.store.queries import Connection, EventView, RunView
 
 AXES = (("step", "Step"), ("tokens", "Tokens"), ("elapsed", "Elapsed"), ("time", "Wall time"))
 SMOOTHING = (("0", "No smoothing"), ("5", "Smooth 5"), ("20", "Smooth 20"), ("80", "Smooth 80"))
@@ -46,6 +46,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
             rollouts.frame(steps),
             html.Section(_events(events), id="events", **{"aria-label": "Events"}),
             _setup(run),
+            html.Div(id="pick", className="pick", hidden=True, role="status"),
             dcc.Store(id="stamp"),
             dcc.Store(id="picked"),
             dcc.Store(id="uid", data=uid),
@@ -87,7 +88,26 @@ def register(app: Dash, house: House) -> None:
             steps = await queries.rollout_steps(conn, run.id)
             step = rollouts.nearest(steps, wanted.get("step"))
             samples = await queries.rollouts(conn, run.id, step) if step is not None else []
-        return rollouts.reader(steps, step, samples)
+            at = await _moment(conn, run, wanted)
+        return rollouts.reader(steps, step, samples, at)
+
+    @callback(app, Output("pick", "children"), Input("picked", "data"), State("uid", "data"), prevent_initial_call=True)
+    async def pointed(wanted: dict[str, Any] | None, uid: str) -> Any:
+        async with house.engine.connect() as conn:
+            run = await queries.find_run(conn, uid)
+            at = await _moment(conn, run, wanted) if run is not None and wanted is not None else None
+            if run is None or at is None:
+                return []
+            return rollouts.summary(at, rollouts.nearest(await queries.rollout_steps(conn, run.id), at.step))
+
+
+async def _moment(conn: Connection, run: RunView, wanted: dict[str, Any]) -> rollouts.Moment | None:
+    """What happened at the step that was picked; None where the page chose one by itself."""
+    step, width = wanted.get("step"), wanted.get("width")
+    if not isinstance(step, int):
+        return None
+    alerts = await queries.alerts(conn, run_uid=run.uid)
+    return rollouts.moment_of(step, width if isinstance(width, int) else 1, alerts, await queries.events(conn, run.id))
 
 
 def _head(house: House, run: RunView) -> Any:
@@ -188,7 +208,7 @@ def _events(events: Sequence[EventView]) -> list[Any]:
             [
                 html.Td(f"{event.step:,}" if event.step is not None else "–", className="num"),
                 html.Td(event.kind),
-                html.Td(", ".join(f"{key} {value}" for key, value in event.detail.items())),
+                html.Td(rollouts.detail(event)),
                 html.Td(moment(event.at), className="dim"),
             ]
         )

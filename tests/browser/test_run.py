@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from conftest import Visit, expected_failures
 from stories import Story, break_at, goblin, healthy
 
@@ -29,6 +30,13 @@ _TOUCHING = """(card) => {
   const boxes = (kind) => [...document.querySelectorAll(`${card} ${kind} text`)].map((node) => node.getBoundingClientRect());
   const touch = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
   return boxes('.xtick').flatMap((x) => boxes('.ytick').filter((y) => touch(x, y)).map((y) => [x.x, x.y, y.x, y.y]));
+}"""
+
+_FINE = """([from, to]) => {
+  const plot = document.querySelector('#chart-m-entropy-mean .plot');
+  const { range } = plot.layout?.xaxis || {};
+  const x = plot.data?.find((t) => t.name === 'Entropy').x;
+  return range && range[0] > from && range[1] < to && x.length > 100 && x[1] - x[0] === 1700;
 }"""
 
 
@@ -130,7 +138,21 @@ def test_a_long_run_is_drawn_in_buckets_with_their_envelope_and_a_zoom_reads_it_
     assert any(trace["fill"] == "tonexty" for trace in figure["data"])
     page.evaluate("Plotly.relayout(document.querySelector('#chart-m-entropy-mean .plot'), {'xaxis.range[0]': 1000, 'xaxis.range[1]': 1200})")
     page.wait_for_function(_STRIDE, arg=1)
+    assert "zoom=1000-1200" in page.url
+    page.locator("#chart-m-opt-grad-norm").scroll_into_view_if_needed()
+    page.wait_for_function(_STRIDE.replace("entropy-mean", "opt-grad-norm").replace("'Entropy'", "'Gradient norm'"), arg=1)
+    page.select_option("#axis", "tokens")
+    page.wait_for_function("document.querySelector('#chart-m-opt-grad-norm .plot').layout.xaxis.range[0] > 1e6")
+    shown = page.evaluate("document.querySelector('#chart-m-opt-grad-norm .plot').layout.xaxis.range")
+    assert shown == pytest.approx([1700 * 1001, 1700 * 1201], rel=0.02)
+    page.reload()
+    page.locator("#chart-m-entropy-mean").scroll_into_view_if_needed()
+    page.wait_for_function(_FINE, arg=[1700 * 990, 1700 * 1210])
+    page.select_option("#axis", "time")
+    page.wait_for_function("document.querySelector('#chart-m-entropy-mean .plot').layout.xaxis.type === 'date'")
+    assert "zoom=1000-1200" in page.url
     page.click("#unzoom")
+    page.select_option("#axis", "step")
     page.wait_for_function("document.querySelector('#chart-m-entropy-mean .plot').data.find(t => t.name === 'Entropy').x.at(-1) > 4900")
 
 
@@ -176,6 +198,26 @@ def test_rollouts_are_read_by_step(site: Any, visit: Visit) -> None:
     page.wait_for_timeout(150)
     page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + box["height"] / 2)
     page.wait_for_function("/Step 40/.test(document.querySelector('.steps').textContent)")
+
+
+def test_a_click_on_a_curve_says_what_happened_there(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/breaks-and-resumes")
+    drawn(page, "m-kl-ref-k3")
+    box = page.locator("#chart-m-kl-ref-k3 .nsewdrag").first.bounding_box()
+    place = box["x"] + box["width"] * 37 / 54.5
+    page.mouse.move(place, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#chart-m-kl-ref-k3 .hoverlayer .legend, #chart-m-kl-ref-k3 .hoverlayer .hovertext")
+    page.mouse.click(place, box["y"] + box["height"] / 2)
+    bar = page.locator("#pick")
+    bar.get_by_text(re.compile(r"Step 3[678]: [1-9]\d* finding")).wait_for()
+    assert "rollouts of step 30" in bar.inner_text()
+    bar.get_by_role("link", name="Read").click()
+    happened = page.locator(".happened")
+    assert happened.is_visible() and not bar.is_visible()
+    assert "is not a finite number" in happened.inner_text()
+    page.goto(site.url + "/run/breaks-and-resumes?step=22")
+    page.wait_for_selector(".happened")
+    assert "regime" in page.inner_text(".happened") and "clip off" in page.inner_text(".happened")
 
 
 def test_new_rows_and_a_new_verdict_arrive_without_a_reload(site: Any, visit: Visit) -> None:
