@@ -166,7 +166,7 @@ def _told(alert: AlertView, cause: AlertView | None) -> Any:
 def _delivery(told: Told) -> Any:
     arrived = ARRIVED.get(told.state, told.state) if told.state != "pending" or not told.attempts else "has not arrived yet, will be tried again"
     what = f"{SEVERITIES.get(told.to_state, told.to_state).lower()} at step {told.step:,}"
-    parts: list[Any] = [html.Span(className="icon", **{"aria-hidden": "true"}), html.B(told.channel), html.Span(f"{arrived}: {what}")]
+    parts: list[Any] = [html.Span(className="icon", **{"aria-hidden": "true"}), html.B(told.channel), f" {arrived}: {what} "]
     if told.sent_at is not None and told.state == "sent":
         parts.append(html.Span([moment(told.sent_at, age=True)], className="dim"))
     if told.error and told.state != "sent":
