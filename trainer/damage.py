@@ -12,6 +12,9 @@ WINDOW = 5
 LEAST = 0.05
 """Half of less than this is no loss that a run of 64 rollouts per step can show."""
 
+WORTH = 0.25
+"""A success rate below this is that of a policy that has not learned yet."""
+
 BAND_ROWS = 10
 BAND_SIGMAS = 4.0
 GAP = {"high": "reward.task.mean", "low": "reward.audit.mean"}
@@ -63,6 +66,18 @@ def halved_row(rows: Rows, at_step: int, metric: str = "reward.task.mean") -> in
     if not before >= LEAST:
         return None
     return next((end - 1 for end in range(at_step + 1, len(rows) + 1) if mean_at(rows, metric, end) <= 0.5 * before), None)
+
+
+def fall_row(rows: Rows, metric: str = "reward.audit.mean", share: float = 1 / 3) -> int | None:
+    """The first row at which the mean of the last five rows has lost ``share`` of the best such mean before it; None when it never has. A best of
+    less than :data:`WORTH` cannot fall."""
+    best = math.nan
+    for end in range(WINDOW, len(rows) + 1):
+        now = mean_at(rows, metric, end)
+        if best >= WORTH and now <= (1 - share) * best:
+            return end - 1
+        best = now if not best >= now else best
+    return None
 
 
 def first_signals(rows: Rows, at_step: int, normal: Rows, count: int = 3) -> list[tuple[str, int]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from monitor.wire import read_number, spelled
 from trainer.config import Config
-from trainer.damage import BAND_ROWS, WINDOW, damage_step, first_signals, halved_row, mean_at
+from trainer.damage import BAND_ROWS, WINDOW, damage_step, fall_row, first_signals, halved_row, mean_at
 from trainer.output import declared
 from trainer.plan import Spec, manifest
 from trainer.presets import Preset
@@ -140,6 +140,13 @@ def damage_of(case: Case, control: Case | None) -> int | None:
     return halved_row(case.rows, settled, "reward.audit.mean")
 
 
+def hurt(case: Case) -> bool:
+    """Whether a run that should be well was not: before or after a change that it announced."""
+    fault = case.preset.fault
+    change = sum(step < fault.at_step for step in case.steps) if fault is not None and fault.announced else 0
+    return case.damage is not None or any(fall_row(part) is not None for part in (case.rows[:change], case.rows[change:]))
+
+
 def build(specs: Sequence[Spec], out: Path, tell: Callable[[str], None] = print) -> list[Case]:
     """Write manifest.json, then make every run of ``specs``: its rows, its entry in labels.json. Returns the judged cases."""
     out.mkdir(parents=True, exist_ok=True)
@@ -189,11 +196,11 @@ def write(case: Case, out: Path) -> None:
 
 
 def label(case: Case) -> dict[str, Any]:
-    """An entry of labels.json: outcome ``healthy``, ``fault:NAME``, ``flat`` (a fault that cost nothing) or ``unclear`` (a control that was hurt),
-    damage row, injection step, what changed, and the settings that made the run."""
+    """An entry of labels.json: outcome ``healthy``, ``fault:NAME``, ``flat`` (a fault that cost nothing) or ``unclear`` (a run that should be well
+    and lost a third of its success, for longer than a bad batch), damage row, injection step, what changed, and the settings that made the run."""
     preset = case.preset
     healthy = not preset.faulty
-    outcome = ("healthy" if case.damage is None else "unclear") if healthy else (f"fault:{preset.name}" if case.damage is not None else "flat")
+    outcome = ("unclear" if hurt(case) else "healthy") if healthy else (f"fault:{preset.name}" if case.damage is not None else "flat")
     return {
         "outcome": outcome,
         "damage_row": None if healthy else case.damage,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainer.audit import Share, audit, wilson
 from trainer.config import Config, changed
-from trainer.damage import damage_step, first_signals, halved_row
+from trainer.damage import damage_step, fall_row, first_signals, halved_row
 from trainer.verifier import Verifier
 
 
@@ -29,6 +29,14 @@ def test_the_task_reward_has_halved_when_its_mean_of_five_has() -> None:
     assert halved_row(rows([0.8] * 10 + [0.5] * 9, "reward.task.mean"), 10) is None
     assert halved_row(rows([0.01] * 10 + [0.0] * 9, "reward.task.mean"), 10) is None
     assert halved_row(rows([0.8] * 2 + [0.0] * 9, "reward.task.mean"), 0) is None
+
+
+def test_a_fall_is_a_third_of_the_best_mean_of_five() -> None:
+    rising = [0.1 * i for i in range(10)]
+    assert fall_row(rows([*rising, 0.9, 0.9, 0.9, 0.2, 0.9, 0.9])) is None
+    assert fall_row(rows([*rising, 0.9, 0.9, 0.9, 0.4, 0.4, 0.4, 0.4])) == 16
+    assert fall_row(rows([0.2] * 5 + [0.0] * 9)) is None
+    assert fall_row(rows([])) is None
 
 
 def test_behind_a_control() -> None:
