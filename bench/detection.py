@@ -2,15 +2,16 @@
 
     python -m bench.detection --cases DIR... [--peers] [--json] [--table] [--detail] [--limits FILE]
 
-Each DIR holds ``labels.json``: file name -> {outcome, damage_row, halved_row, fault_injected_at_step, declared}. Alarms are warnings or worse;
-alarms of one run at most 10 rows apart are one incident.
+Each DIR holds ``labels.json``: file name -> {outcome, damage_row, halved_row, fault_injected_at_step, shared_rows, declared}. Alarms are
+warnings or worse; alarms of one run at most 10 rows apart are one incident.
 
 - caught: an alarm in [damage - W, damage + T], W = min(15, max(10, 25 % of the run)), T = min(10, max(3, 10 %)), and not before the fault was
   injected. chance: what as many incidents at random rows of the same runs would catch.
 - before halving: of the broken runs whose fault was injected, those with an alarm from the injection on and before ``halved_row``: the row at
   which the mean of the last five task rewards is at most half of what it was before the fault. Where it never is (the verifier is cheated, an
   answer is looked up, learning stands still) ``damage_row`` stands for it. within 3 rows: no later than three rows after.
-- false: incidents on healthy runs and before the injection of a fault, per 1000 such rows, with the exact Poisson interval (F. Garwood 1936).
+- false: incidents on healthy runs and before the injection of a fault, per 1000 such rows, with the exact Poisson interval (F. Garwood 1936). The
+  first ``shared_rows`` of a run are those of another run, of which it is a fork, and are not counted again.
 - cause: of the caught runs whose cause is known, those whose first alarm in the window names it.
 - Runs that are flat, transient or unclear are listed and not scored.
 """
@@ -36,7 +37,7 @@ TOGETHER = 10
 @dataclass(frozen=True, slots=True)
 class Case:
     """One labelled run. ``injected`` is the step of the fault where that is known; rows and steps agree in such runs. ``halved`` is the row at which
-    the task reward has halved, where it ever does."""
+    the task reward has halved, where it ever does; the first ``shared`` rows belong to another run too."""
 
     name: str
     path: Path
@@ -46,6 +47,7 @@ class Case:
     task: str | None
     aux: tuple[str, ...]
     halved: int | None = None
+    shared: int = 0
 
     @property
     def too_late(self) -> int | None:
@@ -167,6 +169,7 @@ def load(folders: Iterable[Path]) -> list[Case]:
                     declared.get("task"),
                     tuple(declared.get("aux") or ()),
                     label.get("halved_row"),
+                    label.get("shared_rows", 0),
                 )
             )
     return cases
@@ -212,8 +215,8 @@ def _broken(total: Score, result: Outcome) -> None:
     assert case.damage is not None
     rows = [alarm.row for alarm in result.alarms]
     start = case.injected or 0
-    early = [row for row in rows if row < start]
-    total.healthy_rows += start
+    early = [row for row in rows if case.shared <= row < start]
+    total.healthy_rows += max(0, start - case.shared)
     total.false += incidents(early)
     if early:
         total.early.append(case.name)
@@ -263,9 +266,10 @@ def score(results: Iterable[Outcome]) -> Score:
             total.errors.append(f"{case.name}: {result.error}")
         if case.outcome == "healthy":
             total.healthy += 1
-            total.healthy_rows += result.rows
-            total.false += incidents(alarm.row for alarm in result.alarms)
-            if result.alarms:
+            own = [alarm.row for alarm in result.alarms if alarm.row >= case.shared]
+            total.healthy_rows += result.rows - case.shared
+            total.false += incidents(own)
+            if own:
                 total.noisy.append(case.name)
         elif case.outcome not in UNSCORED and case.damage is not None:
             _broken(total, result)

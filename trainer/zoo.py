@@ -30,7 +30,7 @@ AFTER_DAMAGE = 8
 @dataclass(slots=True)
 class Case:
     """One run of the corpus. ``steps`` are the rows' steps; ``damage`` is the row at which the cost is plain, ``halved`` the one at which the
-    configured task reward has halved, ``signals`` the metrics that left their band first."""
+    configured task reward has halved, ``signals`` the metrics that left their band first. The first ``shared`` rows are those of an earlier run."""
 
     spec: Spec
     preset: Preset
@@ -39,6 +39,7 @@ class Case:
     damage: int | None = None
     halved: int | None = None
     signals: list[tuple[str, int]] = field(default_factory=list)
+    shared: int = 0
 
     @property
     def at_step(self) -> int | None:
@@ -107,6 +108,19 @@ def parting(spec: Spec, preset: Preset) -> int:
     return preset.config.steps if preset.fault is None else preset.fault.at_step
 
 
+def shared_rows(specs: Sequence[Spec]) -> dict[str, int]:
+    """How many of its first rows each run has in common with one before it: the same evidence must not count twice."""
+    longest: dict[str, int] = {}
+    shared = {}
+    for spec in specs:
+        preset = spec.load()
+        key, end = _key(preset.config), preset.config.steps
+        own = min(preset.fault.at_step if preset.fault else end, spec.resume[0] if spec.resume else end)
+        shared[spec.file] = min(own, longest.get(key, 0))
+        longest[key] = max(own, longest.get(key, 0))
+    return shared
+
+
 def run_case(beginnings: Beginnings, spec: Spec, control: Case | None) -> Case:
     """Run ``spec`` from the shared beginning to its end, or until the damage has been plain for some steps."""
     preset = spec.load()
@@ -153,6 +167,7 @@ def build(specs: Sequence[Spec], out: Path, tell: Callable[[str], None] = print)
     labels = _read(out / "labels.json")
     _write(out / "manifest.json", _read(out / "manifest.json") | manifest(specs))
     done = {spec.file: case for spec in specs if (case := kept_case(out, labels, spec)) is not None}
+    shared = shared_rows(specs)
     verifier = Verifier()
     beginnings = Beginnings(verifier, [spec for spec in specs if spec.file not in done])
     try:
@@ -164,6 +179,7 @@ def build(specs: Sequence[Spec], out: Path, tell: Callable[[str], None] = print)
                 write(done[spec.file], out)
             case = done[spec.file]
             judge(case, control)
+            case.shared = shared[spec.file]
             labels[spec.file] = label(case)
             _write(out / "labels.json", labels)
             tell(f"{number}/{len(specs)} {spec.name} seed {spec.seed}: {_verdict(case)}, {time.process_time() - started:.0f} CPU s")
@@ -205,6 +221,7 @@ def label(case: Case) -> dict[str, Any]:
         "outcome": outcome,
         "damage_row": None if healthy else case.damage,
         "halved_row": case.halved,
+        "shared_rows": case.shared,
         "fault_injected_at_step": case.at_step if preset.faulty else None,
         "algorithm": preset.config.algorithm,
         "changed_at_injection": dict(preset.fault.patch) if preset.fault else {},

@@ -54,6 +54,13 @@ def test_caught_missed_false_and_noisy_are_told_apart() -> None:
     assert total.chance == pytest.approx((1 - (1 - width / 45)) + (1 - (1 - width / 45) ** 2))
 
 
+def test_rows_of_another_run_are_not_counted_again() -> None:
+    fork, fault = outcome("healthy", 100, (10, 60)), outcome("fault:entropy_explosion", 45, (3, 12, 18), 21, 15)
+    fork.case, fault.case = replace(fork.case, shared=40), replace(fault.case, shared=10)
+    total = score([fork, fault])
+    assert (total.false, total.healthy_rows, total.caught) == (2, 60 + 5, 1)
+
+
 def test_a_cause_is_named_by_the_first_alarm_only() -> None:
     mode = score([outcome("fault:repetition", 45, (18,), 21, 15, "stale rollouts")]).modes["fault:repetition"]
     assert (mode.named, mode.asked) == (0, 1)

@@ -108,6 +108,19 @@ def test_a_corpus_is_announced_declared_and_continued(tmp_path: Path) -> None:
     assert [row["reward.task.mean"] for row in again[1].rows] == [row["reward.task.mean"] for row in first[1].rows]
 
 
+def test_shared_rows_are_those_before_the_parting() -> None:
+    specs = plan.simple(["lr-too-high", "entropy-explosion", "one-huge-update", "stale-async-unclipped"], [0], {"steps": 30})
+    assert zoo.shared_rows(specs) == {
+        "healthy-seed0.jsonl": 0,
+        "lr-too-high-seed0.jsonl": 15,
+        "entropy-explosion-seed0.jsonl": 15,
+        "one-huge-update-guarded-seed0.jsonl": 0,
+        "one-huge-update-seed0.jsonl": 20,
+        "stale-async-clipped-seed0.jsonl": 15,
+        "stale-async-unclipped-seed0.jsonl": 15,
+    }
+
+
 def test_a_beginning_is_run_once(tmp_path: Path) -> None:
     specs = plan.simple(["healthy", "lr-too-high", "entropy-explosion"], [0], SMALL | {"steps": 4, "fault.at_step": 2})
     verifier = Verifier()
