@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--collector", metavar="URL", help="stream rows, rollouts and events to this collector")
     top.add_argument("--project", default="code-repair", help="the run's project at the collector (default: code-repair)")
     top.add_argument("--name", help="the run's name at the collector (default: PRESET-seedN)")
-    top.add_argument("--jsonl", type=Path, metavar="FILE", help="write one JSON object per step")
+    top.add_argument("--jsonl", type=Path, metavar="FILE", help="write one JSON object per step, for vitals diagnose")
     top.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep the run's state here, and continue from it when it exists")
     top.add_argument("--checkpoint-every", type=int, default=10, metavar="N", help="steps between checkpoints (default: 10)")
     top.add_argument("--device", help="cpu, cuda ... (default: cuda when there is one)")

@@ -54,23 +54,28 @@ class Collector:
 
 
 class Jsonl:
-    """One JSON object per row, ``{"step": 0, "reward.task.mean": 0.5, ...}``, non-finite numbers spelled as strings."""
+    """What the run declares, then one JSON object per row, ``{"step": 0, "reward.task.mean": 0.5, ...}``, with events between them; non-finite
+    numbers are spelled as strings. ``vitals diagnose`` judges the file as the run would be judged live."""
 
-    def __init__(self, path: Path, resume_at: int | None = None) -> None:
+    def __init__(self, path: Path, head: Mapping[str, Any], resume_at: int | None = None) -> None:
         kept = _rows_before(path, resume_at) if resume_at is not None and path.exists() else []
         self.file: TextIO = path.open("w")
+        self._write(head)
         self.file.writelines(kept)
         self.file.flush()
 
     def row(self, row: Row) -> None:
-        self.file.write(json.dumps(spelled({"step": row.step, **row.values})) + "\n")
-        self.file.flush()
+        self._write({"step": row.step, **row.values})
 
     def event(self, kind: str, step: int, detail: Mapping[str, Any]) -> None:
-        pass
+        self._write({"step": step, "event": kind, "detail": dict(detail)})
 
     def close(self, state: str, reason: str | None) -> None:
         self.file.close()
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self.file.write(json.dumps(spelled(line)) + "\n")
+        self.file.flush()
 
 
 def _rows_before(path: Path, step: int) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from trainer import checkpoint, policies
 from trainer.config import Config, SettingError
 from trainer.faults import Fault
-from trainer.output import Collector, Jsonl, Sink, Terminal
+from trainer.output import Collector, Jsonl, Sink, Terminal, declared
 from trainer.presets import Preset
 from trainer.training import Training
 from trainer.verifier import Verifier
@@ -46,10 +46,10 @@ def run(arguments: argparse.Namespace, preset: Preset) -> int:
     try:
         if arguments.jsonl and main_rank:
             arguments.jsonl.open("a").close()
+        name = arguments.name or f"{preset.name}-seed{config.seed}"
         resumed = arguments.checkpoint is not None and arguments.checkpoint.exists()
         collector = None
         if arguments.collector and main_rank:
-            name = arguments.name or f"{preset.name}-seed{config.seed}"
             collector = Collector(arguments.collector, arguments.project, name, config, preset.name, resumed)
             sinks.append(collector)
         policy = policies.build(config, verifier, world, terminal.progress if terminal else None)
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, preset: Preset) -> int:
             for sink in sinks:
                 sink.event("resume", training.step, {})
         if arguments.jsonl and main_rank:
-            sinks.append(Jsonl(arguments.jsonl, training.step))
+            sinks.append(Jsonl(arguments.jsonl, {"run": name, **declared(config, preset.name)}, training.step))
         if terminal:
             sinks.append(terminal)
         state, reason = loop(training, sinks, arguments.checkpoint, arguments.checkpoint_every)

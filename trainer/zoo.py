@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitor.wire import read_number, spelled
+from monitor.wire import read_number
 from trainer.config import Config
 from trainer.damage import BAND_ROWS, WINDOW, damage_step, fall_row, first_signals, halved_row, mean_at
-from trainer.output import declared
+from trainer.output import Jsonl, declared
 from trainer.plan import Spec, manifest
 from trainer.presets import Preset
-from trainer.training import Training
+from trainer.training import Row, Training
 from trainer.verifier import Verifier
 from trainer.warmstart import warm_policy
 
@@ -198,16 +198,15 @@ def judge(case: Case, control: Case | None) -> None:
 
 
 def write(case: Case, out: Path) -> None:
-    """What the run declares, then one JSON object per row, with the changes that it announced between them."""
+    """The run's file, as the run itself would have written it."""
     fault = case.preset.fault
-    announced = fault is not None and fault.announced
-    lines: list[Mapping[str, Any]] = [{"run": case.spec.file, **declared(case.preset.config, case.preset.name)}]
-    for step, row in zip(case.steps, case.rows, strict=True):
-        if announced and fault is not None and step == fault.at_step:
-            lines.append({"step": step, "event": "regime", "detail": dict(fault.patch)})
-        lines.append(spelled({"step": step, **row}))
     partial = out / f"{case.spec.file}.partial"
-    partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sink = Jsonl(partial, {"run": case.spec.file, **declared(case.preset.config, case.preset.name)})
+    for step, values in zip(case.steps, case.rows, strict=True):
+        if fault is not None and fault.announced and step == fault.at_step:
+            sink.event("regime", step, fault.patch)
+        sink.row(Row(step, values))
+    sink.close("finished", None)
     partial.replace(out / case.spec.file)
 
 

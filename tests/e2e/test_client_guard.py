@@ -26,7 +26,7 @@ def rewards(folder: Path, preset: str, steps: int, guard: bool) -> tuple[list[fl
         [*command, "--set", f"guard={str(guard).lower()}"], capture_output=True, text=True, cwd=REPOSITORY, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    lines = [json.loads(line) for line in rows.read_text().splitlines()[1:]]
     return [float(read_number(line["reward.task.mean"]) or 0.0) for line in lines], sum(line.get("opt.skipped", 0) for line in lines)
 
 

@@ -53,6 +53,8 @@ def reduce(name: str, path: Path) -> None:
     lines = []
     for line in path.read_text().splitlines():
         tree: Mapping[str, object] = json.loads(line)
+        if "step" not in tree or "event" in tree:
+            continue
         kept = {k: v for k, x in tree.items() if k in fold.WATCHED and (v := read_number(x)) is not None}  # type: ignore[arg-type]
         lines.append(json.dumps(spelled({k: float(f"{v:.5g}") for k, v in kept.items()}), separators=(",", ":")))
     (HERE / f"{name}.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))

@@ -54,13 +54,13 @@ def numbered(records: Iterator[tuple[int, Mapping[str, object]]], notes: Notes) 
     if key == "_step":
         notes.add("steps", "only the tracker's own counter _step is logged: it may run ahead of the training step")
     for count, (line, record) in enumerate(itertools.chain(head, records)):
-        regime = record.get("event") == "regime"
-        values = {} if regime else numbers(record)
+        event = record.get("event") if isinstance(record.get("detail"), Mapping) else None
+        values = numbers(record) if event is None else {}
         step = count if key is None else step_of(record, key)
         for counter in (key, "step", "_step"):
             if counter is not None:
                 values.pop(counter, None)
-        yield Raw(line, step, values, regime)
+        yield Raw(line, step, values, event == "regime")
 
 
 @dataclass(slots=True)

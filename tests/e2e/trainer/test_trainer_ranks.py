@@ -49,7 +49,7 @@ def test_the_command_trains_on_two_ranks(tmp_path: Path, policy: str) -> None:
     command = ["-m", "trainer", "--device", "cpu", "--quiet", "--jsonl", str(rows), "--checkpoint", str(state), "--checkpoint-every", "1", *words]
     torchrun(*command, "--steps", "2", VITALS_CACHE=str(tmp_path / "cache"))
     torchrun(*command, "--steps", "3", VITALS_CACHE=str(tmp_path / "cache"))
-    steps = [json.loads(line) for line in rows.read_text().splitlines()]
+    steps = [json.loads(line) for line in rows.read_text().splitlines()[1:]]
     assert [row["step"] for row in steps] == [0, 1, 2]
     assert all(row["batch.sequences"] == 4 and row["batch.groups"] == 2 for row in steps)
 

@@ -29,7 +29,7 @@ def command(*words: str, settings: list[str] | None = None) -> list[str]:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
 
 
 @pytest.fixture(scope="module")
