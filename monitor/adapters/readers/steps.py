@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -63,6 +64,10 @@ def numbered(records: Iterator[tuple[int, Mapping[str, object]]], notes: Notes) 
         yield Raw(line, step, values, event == "regime")
 
 
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
 @dataclass(slots=True)
 class Merged:
     """Everything that was logged for one step of one segment; ``line`` is where it starts. ``regime``: settings were changed on purpose here."""
@@ -106,7 +111,7 @@ class Merger:
             return
         found = self._open.get(step)
         newest = max(self._open, default=step)
-        clash = found is not None and any(found.values.get(key, value) != value for key, value in raw.values.items())
+        clash = found is not None and any(not _same(found.values.get(key, value), value) for key, value in raw.values.items())
         if step < newest and (found is None or clash):
             yield from self._flush(0)
             self._segment += 1

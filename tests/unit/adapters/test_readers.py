@@ -317,3 +317,13 @@ def test_a_record_that_is_no_event_is_refused(tmp_path: Path) -> None:
     path.write_bytes(event(0, {"reward": 0.5}) + frame(b"\x2a\xff"))
     with pytest.raises(ReadError, match="record 2"):
         list(read(path).rows)
+
+
+def test_a_value_that_is_no_number_twice_is_no_conflict(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    records = [{"step": 1, "loss": "NaN", "reward": 0.5}, {"step": 1, "loss": "NaN", "entropy": 0.3}, {"step": 2, "loss": 0.1}]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    log = read(path, trainer="plain")
+    rows = list(log.rows)
+    assert [(row.step, row.segment, len(row.values)) for row in rows] == [(1, 0, 3), (2, 0, 1)]
+    assert not [note for note in log.notes if "again" in note]
