@@ -115,7 +115,7 @@ def _index(base: str) -> str:
 
 def shell(base: str) -> Any:
     """What every page shares: the bar on top with navigation, the live state and the theme switch; the page below it."""
-    links = [("fleet", "Fleet", base), ("alerts", "Alerts", f"{base}alerts"), ("compare", "Compare", f"{base}compare")]
+    links = [(name, name.capitalize(), base if name == "fleet" else f"{base}{name}") for name in ("fleet", "alerts", "compare", "deliveries")]
     bar = html.Header(
         [
             dcc.Link([html.Span(className="mark", **{"aria-hidden": "true"}), "rlvitals"], href=base, className="brand"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from dash import html
 
+from dashboards.pages import House
 from dashboards.words import moment
 from monitor.alerts.lifecycle import REASONS
 from monitor.store.incidents import Note
@@ -24,7 +25,7 @@ SAID = {
 """What the author of a note did."""
 
 
-def told(alerts: Sequence[AlertView]) -> list[Any]:
+def told(house: House, alerts: Sequence[AlertView]) -> list[Any]:
     """One line per message and receiver."""
     sent = [(alert, each) for alert in alerts for each in alert.told]
     head = html.H2("Who was told")
@@ -35,6 +36,7 @@ def told(alerts: Sequence[AlertView]) -> list[Any]:
     parts: list[Any] = [head, html.Ul([html.Li(_message(alert, each)) for alert, each in sent], className="messages")]
     if held:
         parts.append(html.P(f"Of {held} more {'alert' if held == 1 else 'alerts'} nobody was told: another explains them.", className="dim"))
+    parts.append(html.P(html.A("Every attempt", href=f"{house.base}deliveries?incident={alerts[0].incident}")))
     return parts
 
 

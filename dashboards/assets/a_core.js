@@ -155,9 +155,9 @@ window.vitals = (function () {
       const waits = each.waiting ? ` ${integer(each.waiting)} ${each.waiting === 1 ? "message waits" : "messages wait"}.` : "";
       const off = each.state === "disabled";
       const what = off ? "takes nothing: its address or our secret is wrong." : `has failed ${each.failures} times in a row.`;
-      const next = off ? "Correct it in the settings of the worker." : "It is tried again by itself.";
+      const next = off ? "Correct it where the worker is set up." : "It is tried again by itself.";
       const why = each.last_error ? ` <span class="why">${escape(each.last_error)}</span>` : "";
-      return `<p class="trouble-${each.state}"><span class="icon" aria-hidden="true"></span><span><b>${escape(each.name)}</b> ${what}${waits}${why} ${next}</span></p>`;
+      return `<p class="trouble-${each.state}"><span class="icon" aria-hidden="true"></span><span><b>${escape(each.name)}</b> ${what}${waits}${why} ${next} <a href="${base}deliveries?channel=${encodeURIComponent(each.name)}">See what was tried</a>.</span></p>`;
     }).join("");
     if (node.dataset.html !== html) { node.innerHTML = html; node.dataset.html = html; }
   }

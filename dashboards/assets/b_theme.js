@@ -16,7 +16,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("vitals-theme")));
 
   const KEYS = [
-    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["/", "search runs"], ["j k", "next, previous run or section"],
+    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["g d", "deliveries"], ["/", "search runs"], ["j k", "next, previous run or section"],
     ["Enter", "open the run"], ["x", "mark a run for comparison"], ["t", "change the theme"], ["?", "this list"],
   ];
 
@@ -52,16 +52,15 @@
     next.scrollIntoView({ block: "nearest" });
   }
 
-  function go(id) {
-    const link = [...document.querySelectorAll(".bar nav a")][["f", "a", "c"].indexOf(id)];
-    if (link) link.click();
-  }
+  /** Where g and a letter lead, under the path of the pages. */
+  const PLACES = { f: "", a: "alerts", i: "alerts", c: "compare", d: "deliveries" };
+  const go = (letter) => vitals.go(vitals.base + PLACES[letter]);
 
   let prefix = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
     const key = event.key;
-    if (Date.now() - prefix < 1200 && "fac".includes(key)) { prefix = 0; go(key); return; }
+    if (Date.now() - prefix < 1200 && key in PLACES) { prefix = 0; go(key); return; }
     prefix = key === "g" ? Date.now() : 0;
     if (key === "j") walk(1);
     else if (key === "k") walk(-1);

@@ -416,5 +416,5 @@
       v.tellDash(root.dataset.hears, told.stamp);
     },
   });
-  for (const name of ["alerts"]) v.page(name, listener);
+  for (const name of ["alerts", "deliveries"]) v.page(name, listener);
 })();

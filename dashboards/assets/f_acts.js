@@ -97,7 +97,7 @@ vitals.acts = (function () {
       const outcome = this.node(".outcome");
       if (outcome.value !== (told.outcome || "")) outcome.value = told.outcome || "";
       const silences = (told.silences || []).map((each) => `<div class="silence"><p><b>Silenced</b> until <time datetime="${new Date(each.until * 1000).toISOString()}"></time> by ${v.escape(each.author)}: ${v.escape(each.reason)}</p>
-        <p class="dim">${v.escape(matcherText(each.matcher))}</p><button type="button" class="button small" data-unsilence="${each.id}">End this silence</button></div>`).join("");
+        <p class="dim">${v.escape(matcherText(each.matcher))}</p>${each.id ? `<button type="button" class="button small" data-unsilence="${each.id}">End this silence</button>` : ""}</div>`).join("");
       const place = this.node(".silences");
       if (place.dataset.html !== silences) { place.innerHTML = silences; place.dataset.html = silences; v.writeTimes(place); }
     }

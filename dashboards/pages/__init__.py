@@ -51,7 +51,7 @@ def callback(app: Dash, *wiring: Any, **options: Any) -> Callable[[Handler], Han
 
 def register(app: Dash, house: House) -> None:
     """Adds the router and every page's callbacks."""
-    from dashboards.pages import alerts, compare, incident, run
+    from dashboards.pages import alerts, compare, deliveries, incident, run
 
     views = _views()
 
@@ -67,14 +67,21 @@ def register(app: Dash, house: House) -> None:
             log.exception("the page %s could not be made", pathname)
             return broken()
 
-    for page in (run, alerts, incident, compare):
+    for page in (run, alerts, incident, compare, deliveries):
         page.register(app, house)
 
 
 def _views() -> dict[str, View]:
-    from dashboards.pages import alerts, compare, fleet, incident, run
+    from dashboards.pages import alerts, compare, deliveries, fleet, incident, run
 
-    return {"": fleet.view, "run": run.view, "alerts": alerts.view, "incident": incident.view, "compare": compare.view}
+    return {
+        "": fleet.view,
+        "run": run.view,
+        "alerts": alerts.view,
+        "incident": incident.view,
+        "compare": compare.view,
+        "deliveries": deliveries.view,
+    }
 
 
 def _parts(house: House, path: str) -> list[str]:

@@ -69,7 +69,9 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
                     ),
                     html.Div(
                         [
-                            html.Section(chronicle.told(story.alerts), id="incident-told", className="card part", **{"aria-label": "Who was told"}),
+                            html.Section(
+                                chronicle.told(house, story.alerts), id="incident-told", className="card part", **{"aria-label": "Who was told"}
+                            ),
                             html.Section(
                                 chronicle.log(story.alerts, story.notes), id="incident-log", className="card part", **{"aria-label": "History"}
                             ),
@@ -125,7 +127,7 @@ def register(app: Dash, house: House) -> None:
         return (
             _head(house, story),
             cascade.timeline(story.alerts, story.run.last_step),
-            chronicle.told(story.alerts),
+            chronicle.told(house, story.alerts),
             chronicle.log(story.alerts, story.notes),
             attribute(figures.marks(story.alerts, story.events)),
             _now(story),

@@ -15,7 +15,7 @@ from monitor.api.ingest import described
 from monitor.api.live import reply
 from monitor.api.parse import read_body, read_message
 from monitor.api.reads import jsonable
-from monitor.store import incidents
+from monitor.store import incidents, receipts
 from monitor.store.checks import check_time
 from monitor.store.database import transaction
 from monitor.store.incidents import Incident, UnknownIncident
@@ -74,7 +74,7 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         async with transaction(engine) as conn:
             found = await _known(incidents.find(conn, uid))
             notes = [jsonable(each) for each in await incidents.notes(conn, uid)]
-            sent = [jsonable(each) for each in await incidents.attempts(conn, incident_uid=uid)]
+            sent = [jsonable(each) for each in await receipts.attempts(conn, incident_uid=uid)]
         return reply({**jsonable(found), "notes": notes, "deliveries": sent})
 
     def action(name: str, summary: str, act: Action) -> None:
@@ -102,14 +102,18 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         return reply({"cursor": found[-1].cursor if found else after, "transitions": [jsonable(each) for each in found]})
 
     @router.get("/deliveries", summary="The log of deliveries, attempt by attempt, newest first")
-    async def deliveries(channel: str = "", limit: int = Query(200, ge=1, le=1000)) -> Response:
+    async def deliveries(
+        channel: str = "",
+        outcome: str = Query("", description="sending, delivered, failed or refused"),
+        limit: int = Query(200, ge=1, le=1000),
+    ) -> Response:
         async with transaction(engine) as conn:
-            return reply([jsonable(each) for each in await incidents.attempts(conn, channel=channel, limit=limit)])
+            return reply([jsonable(each) for each in await receipts.attempts(conn, channel_name=channel, outcome=outcome, limit=limit)])
 
     @router.get("/channels", summary="The health of the receivers")
     async def channels() -> Response:
         async with transaction(engine) as conn:
-            return reply([jsonable(each) for each in await incidents.channels(conn)])
+            return reply([jsonable(each) for each in await receipts.channels(conn)])
 
     _add_silences(router, engine)
     return router

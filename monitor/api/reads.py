@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from monitor import wire
 from monitor.api.live import MAX_METRICS, encode, reply, split
 from monitor.metrics import HISTOGRAM_BY_NAME
-from monitor.store import heat, incidents, queries, series
+from monitor.store import heat, queries, receipts, series
 
 OVERLAP_S = 2.0
 """Changes are told again for so long, because a transaction that began earlier may commit later."""
@@ -46,7 +46,7 @@ def build_router(engine: AsyncEngine) -> APIRouter:
     @router.get("/pulse", summary="Open alerts by severity, receivers that take nothing, and a stamp that changes with alerts, deliveries and notes")
     async def pulse() -> Response:
         async with engine.connect() as conn:
-            ill = [jsonable(each) for each in await incidents.channels(conn) if each["state"] != "ok"]
+            ill = [jsonable(each) for each in await receipts.channels(conn) if each["state"] != "ok"]
             told = {"now": time.time(), "alerts": await queries.count_open_alerts(conn), "stamp": await queries.alert_stamp(conn)}
         return reply({**told, "channels": ill})
 

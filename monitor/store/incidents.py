@@ -17,8 +17,7 @@ from monitor.alerts.judgement import close, context, dump_verdict
 from monitor.alerts.routing import MATCHABLE
 from monitor.store.checks import BadField, check_text, clean
 from monitor.store.evaluation import Change, claimed_columns, read_claim, write
-from monitor.store.tables import alert, delivery, delivery_attempt, evaluation, incident, note, run, silence, transition
-from monitor.store.tables import channel as channel_table
+from monitor.store.tables import alert, evaluation, incident, note, run, silence, transition
 
 STATES = ("open", "acknowledged", "resolved")
 MARKS = ("true", "false")
@@ -53,23 +52,6 @@ class Note:
     author: str
     kind: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt of one delivery. ``outcome`` is ``sending`` while it is under way, or for ever if its worker died."""
-
-    at: datetime
-    channel: str
-    attempt: int
-    outcome: str
-    status: int | None
-    latency_ms: float | None
-    error: str | None
-    transition: UUID
-    to_state: str
-    detector: str
-    run: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,36 +169,6 @@ async def notes(conn: AsyncConnection, uid: UUID) -> list[Note]:
     """What people did about an incident, oldest first."""
     query = select(note.c.at, note.c.author, note.c.kind, note.c.text).join_from(note, incident).where(incident.c.uid == uid).order_by(note.c.id)
     return [Note(*row) for row in await conn.execute(query)]
-
-
-async def attempts(conn: AsyncConnection, *, incident_uid: UUID | None = None, channel: str = "", limit: int = 200) -> list[Attempt]:
-    """The delivery log, newest first."""
-    query = (
-        select(
-            delivery_attempt.c.at,
-            delivery.c.channel,
-            delivery_attempt.c.attempt,
-            delivery_attempt.c.outcome,
-            delivery_attempt.c.status,
-            delivery_attempt.c.latency_ms,
-            delivery_attempt.c.error,
-            transition.c.uid,
-            transition.c.to_state,
-            alert.c.detector,
-            run.c.uid,
-        )
-        .join_from(delivery_attempt, delivery)
-        .join(transition, transition.c.id == delivery.c.transition_id)
-        .join(alert, alert.c.id == transition.c.alert_id)
-        .join(run, run.c.id == transition.c.run_id)
-        .order_by(delivery_attempt.c.at.desc(), delivery_attempt.c.delivery_id.desc(), delivery_attempt.c.attempt.desc())
-        .limit(limit)
-    )
-    if incident_uid is not None:
-        query = query.where(alert.c.incident_id == select(incident.c.id).where(incident.c.uid == incident_uid).scalar_subquery())
-    if channel:
-        query = query.where(delivery.c.channel == channel)
-    return [Attempt(*row) for row in await conn.execute(query)]
 
 
 async def feed(conn: AsyncConnection, after: str = "", limit: int = 200) -> list[Moved]:
@@ -357,13 +309,6 @@ async def end_silence(conn: AsyncConnection, key: int) -> None:
     """Raises UnknownIncident."""
     if not -(2**63) <= key < 2**63 or not (await conn.execute(delete(silence).where(silence.c.id == key))).rowcount:
         raise UnknownIncident(f"There is no silence {key}.")
-
-
-async def channels(conn: AsyncConnection) -> list[dict[str, Any]]:
-    """The health of every receiver that was ever used, and how many deliveries wait for it."""
-    waiting = select(func.count()).select_from(delivery).where(delivery.c.channel == channel_table.c.name, delivery.c.state == "pending")
-    query = select(channel_table, waiting.scalar_subquery().label("waiting")).order_by(channel_table.c.name)
-    return [dict(row) for row in (await conn.execute(query)).mappings()]
 
 
 def _name(author: str) -> str:

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.alerts.book import is_alarm
 from monitor.alerts.incident import held_by
-from monitor.store.tables import alert, delivery, evaluation, event, incident, note, point, rollout, run, segment, silence, transition
+from monitor.store.tables import alert, channel, delivery, evaluation, event, incident, note, point, rollout, run, segment, silence, transition
 
 Database = AsyncEngine
 Connection = AsyncConnection
@@ -442,12 +442,13 @@ async def count_open_alerts(conn: AsyncConnection) -> dict[str, int]:
 
 
 async def alert_stamp(conn: AsyncConnection) -> str:
-    """A text that changes whenever an alert changed, a delivery was sent or given up, or somebody did something about an incident."""
+    """A text that changes whenever an alert changed, a delivery was tried, or somebody did something about an incident."""
     newest = select(func.max(transition.c.id)).scalar_subquery()
     settled = select(func.count()).where(delivery.c.state != "pending").scalar_subquery()
     said = select(func.max(note.c.id)).scalar_subquery()
     muted = select(func.sum(silence.c.id)).where(silence.c.until > func.now()).scalar_subquery()
-    return ".".join(str(part) for part in (await conn.execute(select(newest, settled, said, muted))).one())
+    tried = select(func.extract("epoch", func.max(func.greatest(channel.c.last_ok_at, channel.c.last_error_at)))).scalar_subquery()
+    return ".".join(str(part) for part in (await conn.execute(select(newest, settled, said, muted, tried))).one())
 
 
 async def events(conn: AsyncConnection, run_id: int, *, after: int = 0, limit: int = 500) -> list[EventView]:

@@ -1,0 +1,115 @@
+"""What came of telling people: the log of deliveries, attempt by attempt, and how each receiver is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from monitor.store.tables import alert, channel, delivery, delivery_attempt, incident, run, transition
+
+LATELY = timedelta(days=1)
+"""Over which the attempts of a receiver are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of one delivery. ``outcome`` is ``sending`` while it is under way, or for ever if its worker died."""
+
+    at: datetime
+    channel: str
+    attempt: int
+    outcome: str
+    status: int | None
+    latency_ms: float | None
+    error: str | None
+    transition: UUID
+    to_state: str
+    detector: str
+    run: str
+    run_name: str
+    title: str
+    incident: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """What came of the attempts of one receiver in the last day; ``median_ms`` is how long those took that it accepted."""
+
+    delivered: int = 0
+    failed: int = 0
+    refused: int = 0
+    median_ms: float | None = None
+
+
+async def attempts(
+    conn: AsyncConnection,
+    *,
+    incident_uid: UUID | None = None,
+    channel_name: str = "",
+    outcome: str = "",
+    before: datetime | None = None,
+    limit: int = 200,
+) -> list[Attempt]:
+    """The delivery log, newest first; ``before`` leaves out what was tried then or later."""
+    query = (
+        select(
+            delivery_attempt.c.at,
+            delivery.c.channel,
+            delivery_attempt.c.attempt,
+            delivery_attempt.c.outcome,
+            delivery_attempt.c.status,
+            delivery_attempt.c.latency_ms,
+            delivery_attempt.c.error,
+            transition.c.uid,
+            transition.c.to_state,
+            alert.c.detector,
+            run.c.uid,
+            func.coalesce(run.c.label, run.c.name),
+            func.coalesce(transition.c.finding["title"].as_string(), alert.c.detector),
+            incident.c.uid,
+        )
+        .join_from(delivery_attempt, delivery)
+        .join(transition, transition.c.id == delivery.c.transition_id)
+        .join(alert, alert.c.id == transition.c.alert_id)
+        .join(run, run.c.id == transition.c.run_id)
+        .outerjoin(incident, incident.c.id == alert.c.incident_id)
+        .order_by(delivery_attempt.c.at.desc(), delivery_attempt.c.delivery_id.desc(), delivery_attempt.c.attempt.desc())
+        .limit(limit)
+    )
+    if incident_uid is not None:
+        query = query.where(incident.c.uid == incident_uid)
+    if channel_name:
+        query = query.where(delivery.c.channel == channel_name)
+    if outcome:
+        query = query.where(delivery_attempt.c.outcome == outcome)
+    if before is not None:
+        query = query.where(delivery_attempt.c.at < before)
+    return [Attempt(*tuple(row)) for row in await conn.execute(query)]
+
+
+async def channels(conn: AsyncConnection) -> list[dict[str, Any]]:
+    """The health of every receiver that was ever used, and how many deliveries wait for it."""
+    waiting = select(func.count()).select_from(delivery).where(delivery.c.channel == channel.c.name, delivery.c.state == "pending")
+    query = select(channel, waiting.scalar_subquery().label("waiting")).order_by(channel.c.name)
+    return [dict(row) for row in (await conn.execute(query)).mappings()]
+
+
+async def lately(conn: AsyncConnection) -> dict[str, Lately]:
+    """What came of each receiver's attempts in the last day."""
+    outcome, took = delivery_attempt.c.outcome, delivery_attempt.c.latency_ms
+    query = (
+        select(
+            delivery.c.channel,
+            *(func.count().filter(outcome == each) for each in ("delivered", "failed", "refused")),
+            func.percentile_cont(0.5).within_group(took).filter(outcome == "delivered"),
+        )
+        .join_from(delivery_attempt, delivery)
+        .where(delivery_attempt.c.at > func.now() - LATELY)
+        .group_by(delivery.c.channel)
+    )
+    return {row[0]: Lately(*tuple(row)[1:]) for row in await conn.execute(query)}
