@@ -35,6 +35,7 @@
   }
 
   document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
     if (event.target.closest("#theme-button")) choose(CHOICES[(CHOICES.indexOf(chosen()) + 1) % CHOICES.length]);
     if (event.target.closest("#help-button")) help();
   });
@@ -56,10 +57,21 @@
   const PLACES = { f: "", a: "alerts", i: "alerts", c: "compare", d: "deliveries" };
   const go = (letter) => vitals.go(vitals.base + PLACES[letter]);
 
+  /** Calls `act` with the node once a page has drawn it, for at most five seconds. */
+  function whenThere(place, act) {
+    const watch = new MutationObserver(() => {
+      const node = document.querySelector(place);
+      if (node) { watch.disconnect(); act(node); }
+    });
+    watch.observe(document.body, { childList: true, subtree: true });
+    setTimeout(() => watch.disconnect(), 5000);
+  }
+
   let prefix = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
     const key = event.key;
+    if (key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); }
     if (Date.now() - prefix < 1200 && key in PLACES) { prefix = 0; go(key); return; }
     prefix = key === "g" ? Date.now() : 0;
     if (key === "j") walk(1);
@@ -70,7 +82,7 @@
       const field = document.getElementById("fleet-search");
       event.preventDefault();
       if (field) field.focus();
-      else go("f");
+      else { go("f"); whenThere("#fleet-search", (found) => found.focus()); }
     }
   });
 })();

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import quote
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
@@ -39,7 +41,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
         [
             _head(house, run),
             html.Section(verdict.banner(run, alerts, organs), id="verdict", className="verdict", **{"aria-label": "Verdict"}),
-            _tools(organs, bool(steps)),
+            _tools(uid, organs, bool(steps)),
             html.Div(id="marks", hidden=True, **{"data-marks": attribute(figures.marks(alerts, events))}),
             *(_organ(organ, [chart for chart in charts if chart.organ == organ]) for organ in organs),
             *([] if charts else [_waiting(run)]),
@@ -132,7 +134,7 @@ def _head(house: House, run: RunView) -> Any:
     )
 
 
-def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
+def _tools(uid: str, organs: Sequence[str], has_rollouts: bool) -> Any:
     links = [html.A(TITLES[organ], href=f"#organ-{organ}", **{"data-organ": organ}) for organ in organs]
     if has_rollouts:
         links.append(html.A("Rollouts", href="#rollouts"))
@@ -145,12 +147,24 @@ def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
                     select("axis", "Horizontal axis", AXES),
                     select("smooth", "Smoothing", SMOOTHING),
                     html.Button("Whole run", id="unzoom", className="button", hidden=True),
+                    *([_export(uid)] if organs else []),
                 ],
                 className="tools",
             ),
         ],
         className="toolbar",
     )
+
+
+def _export(uid: str) -> Any:
+    """Every row of the run as a file. Parquet is offered where it can be written."""
+    file = f"/api/v1/runs/{quote(uid, safe='')}/export"
+    whole = [html.A("Every row as CSV", href=file, download="")]
+    if find_spec("pyarrow") is not None:
+        whole.append(html.A("Every row as Parquet", href=f"{file}?format=parquet", download=""))
+    else:
+        whole.append(html.P("Parquet needs pyarrow beside the collector."))
+    return html.Details([html.Summary("Export", className="button"), html.Div(whole)], className="menu", id="export")
 
 
 def select(name: str, label: str, options: Sequence[tuple[str, str]]) -> Any:

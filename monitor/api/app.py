@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.responses import JSONResponse, Response
 
 from monitor import wire
-from monitor.api import control, errors, incidents, ingest, live, prometheus, reads
+from monitor.api import control, errors, export, incidents, ingest, live, prometheus, reads
 from monitor.api.auth import Guard
 from monitor.settings import Settings
 from monitor.store import census, presence
@@ -49,6 +49,7 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.include_router(incidents.build_router(engine), prefix=wire.API)
     app.include_router(live.build_router(engine), prefix=wire.API)
     app.include_router(reads.build_router(engine), prefix=wire.API)
+    app.include_router(export.build_router(engine), prefix=wire.API)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

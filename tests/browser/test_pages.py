@@ -67,6 +67,13 @@ def test_themes_and_keys(site: Any, visit: Visit) -> None:
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "fleet-search"
     page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.wait_for_selector("article.alert")
+    page.keyboard.press("/")
+    page.wait_for_function("document.activeElement.id === 'fleet-search'")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".fleet tbody tr")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-page=run] h1")

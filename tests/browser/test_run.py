@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,6 +182,37 @@ def test_heat_map_and_table(site: Any, visit: Visit) -> None:
     assert page.locator("#chart-m-entropy-mean tbody tr").count() >= 20
 
 
+def test_every_chart_has_a_table_also_the_heat_map(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns")
+    for chart in ("m-len-completion-hist", "group-outcomes"):
+        drawn(page, chart)
+        page.locator(f"#chart-{chart} .to-table").click(force=True)
+        cells = page.locator(f"#chart-{chart} tbody tr").first.locator("td").all_inner_texts()
+        assert len(cells) == 3 and all(cells), chart
+    low, half, high = (float(cell) for cell in page.locator("#chart-m-len-completion-hist tbody tr").first.locator("td").all_inner_texts())
+    assert 8 < low < half < high < 100 and 20 < half < 34
+
+
+def test_a_chart_and_a_run_can_be_saved(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns")
+    drawn(page, "m-entropy-mean")
+    save = page.locator("#chart-m-entropy-mean .menu")
+    save.locator("summary").click()
+    with page.expect_download() as picture:
+        save.get_by_role("button", name="PNG").click()
+    assert picture.value.suggested_filename == "learns-m-entropy-mean.png"
+    assert Path(picture.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    save.locator("summary").click()
+    with page.expect_download() as rows:
+        save.get_by_role("link", name="CSV").click()
+    lines = Path(rows.value.path()).read_text().splitlines()
+    assert lines[0] == "attempt,step,time,entropy.mean" and len(lines) == 61
+    page.locator("#export summary").click()
+    with page.expect_download() as everything:
+        page.get_by_role("link", name="Every row as CSV").click()
+    assert "my.own_metric" in Path(everything.value.path()).read_text().splitlines()[0].split(",")
+
+
 def test_rollouts_are_read_by_step(site: Any, visit: Visit) -> None:
     page = visit(site, "/run/goblin-bonus?step=42")
     page.wait_for_selector(".sample")
@@ -213,7 +245,8 @@ def test_a_click_on_a_curve_says_what_happened_there(site: Any, visit: Visit) ->
     assert "rollouts of step 30" in bar.inner_text()
     bar.get_by_role("link", name="Read").click()
     happened = page.locator(".happened")
-    assert happened.is_visible() and not bar.is_visible()
+    happened.wait_for()
+    assert not bar.is_visible()
     assert "is not a finite number" in happened.inner_text()
     page.goto(site.url + "/run/breaks-and-resumes?step=22")
     page.wait_for_selector(".happened")
