@@ -96,7 +96,7 @@ async def _parquet(names: Sequence[str], stretches: AsyncIterator[list[Line]]) -
 
     def put(writer: Any, group: list[Line]) -> None:
         columns = [[line.attempt for line in group], [line.step for line in group], [line.at for line in group]]
-        columns += [[line.values[place] for line in group] for place in range(len(names))]  # type: ignore[misc]
+        columns += [[line.values[place] for line in group] for place in range(len(names))]
         arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
 
