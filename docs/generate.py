@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from monitor import metrics
 from monitor.adapters import names
 from monitor.cli import COMMANDS, parser
+from monitor.deliver.schema import SCHEMA
 from monitor.detect import document
 from monitor.settings import Settings
 
@@ -101,12 +104,77 @@ def _recognised(found: names.Framework) -> str:
     return base + (f"The prefix `{found.strip}` is taken off." if found.strip else "")
 
 
+_WEBHOOK = '''\
+# The webhook
+
+Each change of an alert is one POST with a JSON body, signed after [Standard Webhooks](https://www.standardwebhooks.com). Answer with any status of
+2xx within 10 seconds; every other answer is tried again, but for 400, 413, 415 and 422, which refuse this one message for good.
+
+| header | |
+|---|---|
+| `webhook-id` | the same on every attempt: drop what you have seen |
+| `webhook-timestamp` | Unix seconds of the attempt |
+| `webhook-signature` | with a secret only (`VITALS_WEBHOOK_SECRET`, or `secret_env` of a channel) |
+
+## Verify it
+
+With the package `standardwebhooks`; the raw body, not the parsed one, is what was signed:
+
+```python
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+
+def verified(secret: str, body: bytes, headers: dict[str, str]) -> dict:
+    """The JSON object of a request whose signature is ours and not older than five minutes. ValueError for any other."""
+    try:
+        return Webhook(secret).verify(body, {name.lower(): value for name, value in headers.items()})
+    except WebhookVerificationError as error:
+        raise ValueError("not from rlvitals") from error
+```
+
+Numbers that are not finite are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
+
+## For receivers of Alertmanager
+
+`format = "alertmanager"` in a `[channel.NAME]` table of `vitals.toml` posts what Alertmanager posts to its webhooks (version 4) instead: labels
+`alertname` (the detector), `severity`, `project`, `run`, `run_name` and `organ`, grouped by incident.
+
+'''
+
+
+def webhook_page() -> str:
+    """How to receive alerts, with the schema of the body."""
+    lines = [_WEBHOOK]
+    for event in SCHEMA["oneOf"]:
+        kind = event["properties"]["type"]
+        lines += [
+            f"## {event['title'].split(';')[0]}",
+            "",
+            f"`type` is {' or '.join(f'`{each}`' for each in kind.get('enum', [kind.get('const')]))}.",
+            "",
+        ]
+        lines += ["| `data.` | type | meaning |", "|---|---|---|"]
+        for name, field in event["properties"]["data"]["properties"].items():
+            lines.append(f"| `{name}` | {_type(field)} | {_plain(field.get('description', ''))} |")
+        lines.append("")
+    return "\n".join([*lines, "## JSON Schema", "", "```json", json.dumps(SCHEMA, indent=1), "```", ""])
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "oneOf" in field:
+        return " or ".join(_type(each) for each in field["oneOf"])
+    if "enum" in field:
+        return ", ".join(f"`{each}`" for each in field["enum"])
+    return f"list of {_type(field['items'])}s" if field["type"] == "array" else str(field["type"])
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
     "names.md": names_page,
     "detectors.md": document.render,
     "commands.md": commands_page,
     "settings.md": settings_page,
+    "webhook.md": webhook_page,
 }
 
 

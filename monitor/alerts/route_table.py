@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import time
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from monitor.alerts.book import ALARMS
 from monitor.alerts.routing import DAYS, MATCHABLE, Route
+from monitor.alerts.spans import read_span
+from monitor.detect.contract import SEVERITIES
 
 Complain = Callable[[str, str], None]
 """Takes the key that is wrong, empty for the whole table, and a sentence."""
 
-KEYS = ("channels", "severity", "match", "days", "hours", "zone")
+KEYS = ("channels", "severity", "match", "days", "hours", "zone", "digest", "repeat")
 
 
 def read_route(table: Mapping[str, Any], complain: Complain) -> Route | None:
     """One route, or None after complaining.
 
     ``channels`` names at least one; ``severity`` is the least that is sent, ``match`` patterns over project, run, detector, organ and tag,
-    ``days`` and ``hours`` ("09:00-18:00", past midnight too) when it is open, in ``zone``.
+    ``days`` and ``hours`` ("09:00-18:00", past midnight too) when it is open, in ``zone``. ``digest`` ("1h") gathers what is sent, and lets
+    ``severity`` be less than an alarm; ``repeat`` ("4h") sends an open critical alarm again until somebody acknowledges it.
     """
     wrong: list[str] = []
 
@@ -35,8 +39,10 @@ def read_route(table: Mapping[str, Any], complain: Complain) -> Route | None:
     if not channels:
         say("channels" if "channels" in table else "", 'a route needs channels, such as channels = ["slack"]')
     severity = table.get("severity", "warning")
-    if severity not in ALARMS:
-        say("severity", f"severity must be {' or '.join(ALARMS)}, not {severity!r}")
+    allowed = ALARMS if "digest" not in table else SEVERITIES
+    if severity not in allowed:
+        more = ", or with a digest information or watch" if severity in SEVERITIES else ""
+        say("severity", f"severity must be {' or '.join(allowed)}{more}, not {severity!r}")
     match = table.get("match", {})
     if not isinstance(match, dict) or not all(key in MATCHABLE and isinstance(value, str) for key, value in match.items()):
         say("match", f"match holds patterns, such as {{project = 'math*'}}, over: {', '.join(MATCHABLE)}")
@@ -45,7 +51,10 @@ def read_route(table: Mapping[str, Any], complain: Complain) -> Route | None:
         say("days", f"days are among {', '.join(DAYS)}")
     begin, end = _hours(table.get("hours"), say)
     zone = _zone(table.get("zone"), say)
-    return None if wrong else Route(tuple(channels), dict(match), str(severity), tuple(days), begin, end, zone)
+    digest, repeat = (read_span(table.get(key), partial(say, key)) for key in ("digest", "repeat"))
+    if digest is not None and repeat is not None:
+        say("repeat", "a route has a digest or a repeat, not both")
+    return None if wrong else Route(tuple(channels), dict(match), str(severity), tuple(days), begin, end, zone, digest, repeat)
 
 
 def _words(value: Any) -> list[str]:

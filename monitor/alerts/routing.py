@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, time, tzinfo
 from fnmatch import fnmatchcase
 
-from monitor.alerts.book import rank
+from monitor.alerts.book import is_alarm, rank
 
 MATCHABLE = ("project", "run", "detector", "organ", "tag")
 """What a matcher may name. ``run`` matches the run's identifier or its name, ``tag`` any of its tags."""
@@ -40,9 +40,11 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Alarms that match, of at least ``severity``, go to ``channels``; on ``days`` and between ``begin`` and ``end`` of ``zone`` only.
+    """What matches, of at least ``severity``, goes to ``channels``; on ``days`` and between ``begin`` and ``end`` of ``zone`` only.
 
-    An interval that ends before it begins runs past midnight and belongs to the day on which it began.
+    With ``digest_s`` it is gathered and sent together every so many seconds, and may be less than an alarm. With ``repeat_s`` a critical alarm is
+    sent again every so many seconds while it is open and nobody has acknowledged it. An interval that ends before it begins runs past midnight
+    and belongs to the day on which it began.
     """
 
     channels: tuple[str, ...]
@@ -52,6 +54,8 @@ class Route:
     begin: time | None = None
     end: time | None = None
     zone: tzinfo | None = None
+    digest_s: float | None = None
+    repeat_s: float | None = None
 
     def open_at(self, at: datetime) -> bool:
         here = at.astimezone(self.zone)
@@ -65,10 +69,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The channels that carry an alarm, or why none does."""
+    """The channels that carry an alarm at once, those that carry it in a digest every so many seconds, or why none does."""
 
     channels: tuple[str, ...] = ()
     muted: str | None = None
+    digests: Mapping[str, float] = field(default_factory=dict)
 
 
 def matches(matcher: Mapping[str, str], facts: Facts) -> bool:
@@ -84,16 +89,38 @@ def matches(matcher: Mapping[str, str], facts: Facts) -> bool:
 
 
 def decide(facts: Facts, at: datetime, silences: Iterable[Silence], routes: Sequence[Route], channels: Sequence[str]) -> Decision:
-    """Who is told of an alarm. Without routes every channel is; with routes, the channels of all that fit."""
+    """Who is told. Without routes every channel is, of alarms; with routes, the channels of all that fit."""
     for silence in silences:
         if at < silence.until and matches(silence.matcher, facts):
             return Decision(muted=f"silenced by {silence.author} until {silence.until:%Y-%m-%d %H:%M} UTC: {silence.reason}")
     if not channels:
         return Decision(muted="no channel is set up")
     if not routes:
-        return Decision(tuple(channels))
-    fitting = [route for route in routes if matches(route.matcher, facts) and rank(facts.severity) >= rank(route.severity)]
+        return Decision(tuple(channels)) if is_alarm(facts.severity) else Decision(muted="it is no alarm")
+    fitting = [route for route in routes if _fits(route, facts)]
     if not fitting:
         return Decision(muted="no route fits")
-    now = dict.fromkeys(name for route in fitting if route.open_at(at) for name in route.channels if name in channels)
-    return Decision(tuple(now)) if now else Decision(muted="outside the hours of its routes")
+    open_now = [route for route in fitting if route.open_at(at)]
+    now = tuple(dict.fromkeys(name for route in open_now if route.digest_s is None for name in route.channels if name in channels))
+    digests: dict[str, float] = {}
+    for route in open_now:
+        for name in route.channels:
+            if route.digest_s is not None and name in channels and name not in now:
+                digests[name] = min(route.digest_s, digests.get(name, route.digest_s))
+    return Decision(now, digests=digests) if now or digests else Decision(muted="outside the hours of its routes")
+
+
+def repeats(facts: Facts, at: datetime, routes: Iterable[Route]) -> dict[str, float]:
+    """The channels that are told again of an open critical alarm, and after how many seconds."""
+    found: dict[str, float] = {}
+    for route in routes:
+        if route.repeat_s is not None and _fits(route, facts) and route.open_at(at):
+            for name in route.channels:
+                found[name] = min(route.repeat_s, found.get(name, route.repeat_s))
+    return found
+
+
+def _fits(route: Route, facts: Facts) -> bool:
+    """Less than an alarm is told of in digests only."""
+    loud = is_alarm(facts.severity) or route.digest_s is not None
+    return loud and rank(facts.severity) >= rank(route.severity) and matches(route.matcher, facts)

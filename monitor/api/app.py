@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.responses import JSONResponse, Response
 
 from monitor import wire
-from monitor.api import control, errors, export, incidents, ingest, live, prometheus, reads
+from monitor.api import channels, control, errors, export, incidents, ingest, live, prometheus, reads
 from monitor.api.auth import Guard
 from monitor.settings import Settings
 from monitor.store import census, presence
@@ -45,6 +45,7 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
     _add_own_state(app, engine, intake)
     if collects:
         app.include_router(ingest.build_router(engine, intake, upkeep, settings.url), prefix=wire.API)
+    app.include_router(channels.build_router(engine, settings), prefix=wire.API)
     app.include_router(control.build_router(engine), prefix=wire.API)
     app.include_router(incidents.build_router(engine), prefix=wire.API)
     app.include_router(live.build_router(engine), prefix=wire.API)

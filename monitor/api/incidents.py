@@ -110,11 +110,6 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         async with transaction(engine) as conn:
             return reply([jsonable(each) for each in await receipts.attempts(conn, channel_name=channel, outcome=outcome, limit=limit)])
 
-    @router.get("/channels", summary="The health of the receivers")
-    async def channels() -> Response:
-        async with transaction(engine) as conn:
-            return reply([jsonable(each) for each in await receipts.channels(conn)])
-
     _add_silences(router, engine)
     return router
 

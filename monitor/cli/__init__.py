@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from monitor import __version__
 from monitor.cli.errors import CommandError
 
-COMMANDS = ("up", "demo", "serve", "work", "migrate", "runs", "alerts", "diagnose", "rules", "backtest", "outcome", "bands", "spool")
+COMMANDS = ("up", "demo", "serve", "work", "migrate", "runs", "alerts", "diagnose", "rules", "channel", "backtest", "outcome", "bands", "spool")
 """Modules of this package, each with ``add_parser(commands)``, in the order the help shows them."""
 
 EPILOG = """

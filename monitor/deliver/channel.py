@@ -46,7 +46,13 @@ class ChannelError(ValueError):
 
 
 class Channel(Protocol):
-    """``name`` identifies the channel in routes, logs and the delivery table; it holds no secret."""
+    """``name`` identifies the channel in routes, logs and the delivery table; it holds no secret. ``interval_s`` is the least time between two
+    messages, 0 for one that takes several at once; ``about`` says in a few words what it is and where it leads, without any secret."""
+
+    interval_s: float
+
+    @property
+    def about(self) -> str: ...
 
     @property
     def name(self) -> str: ...

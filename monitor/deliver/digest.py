@@ -17,9 +17,10 @@ LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change of one alert; ``uid`` is its transition's, ``title`` the finding's."""
+    """One change of one alert; ``uid`` is its transition's, ``alert`` the episode's, ``title`` the finding's."""
 
     uid: str
+    alert: str
     project: str
     run: str
     run_name: str

@@ -24,6 +24,8 @@ class LongTail:
     """Sends to apprise's ``url`` (https://appriseit.com/services), which is a secret. Raises ChannelError where apprise is missing or does not
     know the address."""
 
+    interval_s = 1.0
+
     def __init__(self, name: str, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.name = name
         self._target, self._service = _target(url)
@@ -31,6 +33,10 @@ class LongTail:
 
     def __repr__(self) -> str:
         return f"LongTail({self.name!r}, service={self._service!r})"
+
+    @property
+    def about(self) -> str:
+        return f"{self._service} by apprise"
 
     async def send(self, letter: Letter) -> Receipt:
         began = time.monotonic()

@@ -38,6 +38,8 @@ _COLOURS = {"critical": "#b3261e", "warning": "#c2570c", "watch": "#b58900", "re
 class Mail:
     """Sends from ``sender`` to ``recipients`` by the server at ``host``. Raises ChannelError for a wrong setting."""
 
+    interval_s = 1.0
+
     def __init__(
         self,
         name: str,
@@ -65,6 +67,10 @@ class Mail:
 
     def __repr__(self) -> str:
         return f"Mail({self.name!r}, host={self._host!r})"
+
+    @property
+    def about(self) -> str:
+        return f"e-mail to {', '.join(each.addr_spec for each in self._recipients)} by {self._host}"
 
     async def send(self, letter: Letter) -> Receipt:
         message, began = write(letter, self._sender, self._recipients), time.monotonic()

@@ -34,7 +34,7 @@ class Message:
     ``uid`` is the transition's and the receiver's key for deduplication; ``alert`` the episode's, which groups the messages of one story.
     ``incident`` groups the alerts of one story, of which ``cascade`` names the others, first mover first. ``verdict`` is the run's sentence at
     that time, ``link`` the run's page at the step, ``series`` the finding's metric up to the alarm,
-    ``standing`` the incident's state by now (a severity or ``resolved``).
+    ``standing`` the incident's state by now (a severity or ``resolved``), ``opened_at`` when the alert opened.
     """
 
     uid: str
@@ -58,6 +58,7 @@ class Message:
     cascade: tuple[Also, ...] = ()
     series: tuple[float, ...] = ()
     standing: str = ""
+    opened_at: datetime | None = None
     thread: Mapping[str, Any] | None = None
 
     link_label = "Open the run"
@@ -81,7 +82,7 @@ class Message:
         if self.to_state == "ok":
             return "Over"
         word = self.to_state.capitalize()
-        return {"reopened": f"{word} again", "rose": f"Now {self.to_state}"}.get(self.reason, word)
+        return {"reopened": f"{word} again", "rose": f"Now {self.to_state}", "repeated": f"Still {self.to_state}"}.get(self.reason, word)
 
     @property
     def summary(self) -> str:

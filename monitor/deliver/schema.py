@@ -34,7 +34,7 @@ _DATA: dict[str, dict[str, Any]] = {
     "organ": _said("The part of the run that is ill.", _TEXT),
     "from": {"enum": _STATES},
     "to": {"enum": _STATES},
-    "reason": _said("Why the alert changed, for instance opened, rose, reopened or quiet.", _TEXT),
+    "reason": _said("Why the alert changed, for instance opened, rose, reopened or quiet; repeated for one that nobody has acknowledged.", _TEXT),
     "step": _said("The step at which it changed.", _STEP),
     "opened_step": _said("The step at which the alert opened.", _STEP),
     "since_step": _said("The estimated onset of the trouble, where the detector has one.", _maybe(_STEP)),
@@ -65,6 +65,7 @@ _DIGEST: dict[str, dict[str, Any]] = {
         "Every change that the digest stands for, in order; none of them is sent by itself.",
         _list(
             id={"type": "string", "format": "uuid"},
+            alert=_TEXT,
             project=_TEXT,
             run=_TEXT,
             run_name=_TEXT,

@@ -19,7 +19,10 @@ from monitor.deliver.webhook import Webhook
 def build(receiver: Receiver, folder: Path, *, private: bool) -> Channel:
     """The channel of a table; files of secrets are looked for from ``folder``. ChannelError says in one sentence why there is none."""
     secrets = {name: _secret(name, source, folder) for name, source in receiver.secrets.items()}
-    return _MAKERS[receiver.kind](receiver.name, secrets, receiver.options, private)
+    channel = _MAKERS[receiver.kind](receiver.name, secrets, receiver.options, private)
+    if receiver.interval_s is not None:
+        channel.interval_s = receiver.interval_s
+    return channel
 
 
 def _secret(name: str, source: Source, folder: Path) -> str:
@@ -45,7 +48,7 @@ def _slack(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], pr
 
 
 def _webhook(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:
-    return Webhook(name, secrets["url"], secrets.get("secret"), private=private)
+    return Webhook(name, secrets["url"], secrets.get("secret"), shape=options.get("format", "rlvitals"), private=private)
 
 
 def _mail(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:

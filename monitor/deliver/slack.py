@@ -24,12 +24,18 @@ _OVER, _NOTE = "\N{LARGE GREEN CIRCLE}", "\N{LARGE BLUE CIRCLE}"
 class Slack:
     """Posts to an incoming webhook's ``url``, which is a secret. Slack keeps no key for deduplication: a repetition shows twice."""
 
+    interval_s = 1.0  # https://docs.slack.dev/apis/web-api/rate-limits
+
     def __init__(self, name: str, url: str, *, private: bool = False, timeout_s: float = TIMEOUT_S) -> None:
         self.name = name
         self._poster = Poster(url, private=private, timeout_s=timeout_s)
 
     def __repr__(self) -> str:
         return f"Slack({self.name!r}, host={self._poster.host!r})"
+
+    @property
+    def about(self) -> str:
+        return f"Slack at {self._poster.host}"
 
     async def send(self, letter: Letter) -> Receipt:
         return await self._poster.post(wire.to_json(payload(letter)), {})

@@ -1,5 +1,5 @@
-"""A Slack bot (chat.postMessage): the first letter of an incident is a message, later ones are answers in its thread, and the message itself
-says how things stand."""
+"""A Slack bot (chat.postMessage): the first letter of an incident is a message, later ones are answers in its thread (critical
+ones are shown in the room too), and the message itself says how things stand."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class SlackBot:
     letters bring back.
     """
 
+    interval_s = 1.0  # https://docs.slack.dev/apis/web-api/rate-limits
+
     def __init__(self, name: str, token: str, room: str, *, api: str = API, private: bool = False, timeout_s: float = TIMEOUT_S) -> None:
         self.name = name
         self._room = room
@@ -40,11 +42,15 @@ class SlackBot:
     def __repr__(self) -> str:
         return f"SlackBot({self.name!r}, host={self._post.host!r}, room={self._room!r})"
 
+    @property
+    def about(self) -> str:
+        return f"Slack bot in {self._room} at {self._post.host}"
+
     async def send(self, letter: Letter) -> Receipt:
         thread = letter.thread
         if thread is None:
             return await self._begin(letter)
-        answer = {**slack.payload(letter), "channel": thread["channel"], "thread_ts": thread["ts"]}
+        answer = {**slack.payload(letter), "channel": thread["channel"], "thread_ts": thread["ts"], "reply_broadcast": letter.state == "critical"}
         try:
             receipt, _ = await self._ask(self._post, answer)
         except _Gone:

@@ -1,11 +1,13 @@
-"""The letter that tests a channel. Pure."""
+"""A test of a channel: a letter that is clearly no alert."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar
+from uuid import uuid4
 
+from monitor.deliver.channel import Channel, Receipt
 from monitor.deliver.letter import Excerpt
 
 
@@ -43,3 +45,11 @@ class Trial:
     @property
     def small(self) -> tuple[str, ...]:
         return "test message", f"{self.at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def send_trial(channel: Channel, link: str = "") -> Receipt:
+    """Sends one through ``channel`` and closes it. Raises TransportError."""
+    try:
+        return await channel.send(Trial(str(uuid4()), datetime.now(UTC), channel.name, link))
+    finally:
+        await channel.close()

@@ -7,12 +7,14 @@ secret, ``webhook-signature``. The body is described by :data:`monitor.deliver.s
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from standardwebhooks import Webhook as Signer
 
 from monitor import wire
+from monitor.deliver import alertmanager
 from monitor.deliver.channel import ChannelError, Receipt
 from monitor.deliver.digest import Digest
 from monitor.deliver.letter import Letter
@@ -21,18 +23,28 @@ from monitor.deliver.post import TIMEOUT_S, Poster
 
 
 class Webhook:
-    """Posts to ``url``. ``secret`` is base64, with or without the prefix ``whsec_``. Raises ChannelError for a wrong setting."""
+    """Posts to ``url``. ``secret`` is base64, with or without the prefix ``whsec_``; ``shape`` is one of :data:`SHAPES`. Raises ChannelError for
+    a wrong setting."""
 
-    def __init__(self, name: str, url: str, secret: str | None = None, *, private: bool = False, timeout_s: float = TIMEOUT_S) -> None:
+    interval_s = 0.0
+
+    def __init__(
+        self, name: str, url: str, secret: str | None = None, *, shape: str = "rlvitals", private: bool = False, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.name = name
+        self._shape = SHAPES[shape]
         self._poster = Poster(url, private=private, timeout_s=timeout_s)
         self._signer = None if secret is None else _signer(secret)
 
     def __repr__(self) -> str:
         return f"Webhook({self.name!r}, host={self._poster.host!r})"
 
+    @property
+    def about(self) -> str:
+        return f"webhook at {self._poster.host}, {'not signed' if self._signer is None else 'signed'}"
+
     async def send(self, letter: Letter) -> Receipt:
-        content = wire.to_json(body(letter))
+        content = wire.to_json(self._shape(letter, self.name))
         now = datetime.now(UTC)
         headers = {"webhook-id": letter.uid, "webhook-timestamp": str(int(now.timestamp()))}
         if self._signer is not None:
@@ -94,6 +106,7 @@ def _digest(digest: Digest) -> dict[str, Any]:
     alerts = [
         {
             "id": e.uid,
+            "alert": e.alert,
             "project": e.project,
             "run": e.run,
             "run_name": e.run_name,
@@ -111,6 +124,10 @@ def _digest(digest: Digest) -> dict[str, Any]:
 def _test(letter: Letter) -> dict[str, Any]:
     data = {"id": letter.uid, "title": letter.title, "text": letter.verdict, "link": letter.link}
     return {"type": "channel.test", "timestamp": letter.at.isoformat(), "data": data}
+
+
+SHAPES: Mapping[str, Callable[[Letter, str], dict[str, Any]]] = {"rlvitals": lambda letter, _: body(letter), "alertmanager": alertmanager.payload}
+"""What can be posted: our own body, or what Alertmanager posts."""
 
 
 def _signer(secret: str) -> Signer:

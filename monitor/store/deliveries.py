@@ -58,13 +58,15 @@ class Due:
     cascade: tuple[Other, ...] = ()
     series: tuple[float, ...] = ()
     standing: str = ""
+    opened_at: datetime | None = None
+    repeats: int = 0
     thread: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of an attempt. ``wait_s`` delays the delivery's next attempt; ``rest_s`` holds back the whole channel. ``thread`` is where the
-    channel will put what follows."""
+    channel will put what follows, ``pause_s`` the least time until its next message."""
 
     state: str
     status: int | None = None
@@ -74,37 +76,47 @@ class Outcome:
     rest_s: float = 0.0
     channel_state: str = "ok"
     thread: Mapping[str, Any] | None = None
+    pause_s: float = 0.0
 
 
 def _past(moment: Column[datetime | None]) -> ColumnElement[bool]:
     return or_(moment.is_(None), moment <= func.now())
 
 
-async def lease(conn: AsyncConnection, name: str, n: int, lease_s: float, trip: int) -> list[Due]:
+async def lease(conn: AsyncConnection, name: str, n: int, lease_s: float, trip: int, *, paced: bool = False) -> list[Due]:
     """Up to ``n`` due deliveries of a channel, leased for ``lease_s`` seconds; none while the channel rests.
 
-    After ``trip`` failures in a row a channel is tried with one delivery at a time, by one worker at a time.
+    After ``trip`` failures in a row, and where it is ``paced``, a channel gets one delivery at a time, by one worker at a time.
     """
-    if not (await conn.execute(select(exists().where(delivery.c.channel == name, *_ready())))).scalar_one():
+    if not (await conn.execute(select(exists().where(delivery.c.channel == name, *ready())))).scalar_one():
         return []
-    await conn.execute(insert(channel).values(name=name).on_conflict_do_nothing())
-    state = (
-        await conn.execute(
-            select(channel.c.failures, and_(_past(channel.c.rest_until), _past(channel.c.probe_until)).label("open"))
-            .where(channel.c.name == name)
-            .with_for_update()
-        )
-    ).one()
-    if not state.open:
+    failures = await opened(conn, name)
+    if failures is None:
         return []
-    leased = await _lease(conn, name, 1 if state.failures >= trip else n, lease_s)
+    leased = await _lease(conn, name, 1 if paced or failures >= trip else n, lease_s)
     if not leased:
         return []
-    if state.failures >= trip:
-        await conn.execute(update(channel).where(channel.c.name == name).values(probe_until=func.now() + timedelta(seconds=lease_s)))
+    await hold(conn, name, lease_s, probe=failures >= trip, paced=paced)
     attempts = [{"delivery_id": key, "attempt": attempt, "outcome": "sending"} for key, attempt in leased.items()]
     await conn.execute(insert(delivery_attempt), attempts)
-    return await _load(conn, leased, state.failures)
+    return await _load(conn, leased, failures)
+
+
+async def opened(conn: AsyncConnection, name: str) -> int | None:
+    """The failures in a row of a channel, which is locked until the transaction ends; None while nothing may be sent to it."""
+    await conn.execute(insert(channel).values(name=name).on_conflict_do_nothing())
+    passed = and_(_past(channel.c.rest_until), _past(channel.c.probe_until), _past(channel.c.next_at))
+    query = select(channel.c.failures, passed.label("open")).where(channel.c.name == name).with_for_update()
+    state = (await conn.execute(query)).one()
+    return state.failures if state.open else None
+
+
+async def hold(conn: AsyncConnection, name: str, lease_s: float, *, probe: bool, paced: bool) -> None:
+    """Keeps a channel for the one message that was just leased, until what came of it is recorded or the lease runs out."""
+    until = func.now() + timedelta(seconds=lease_s)
+    held = {**({"probe_until": until} if probe else {}), **({"next_at": until} if paced else {})}
+    if held:
+        await conn.execute(update(channel).where(channel.c.name == name).values(**held))
 
 
 async def _lease(conn: AsyncConnection, name: str, n: int, lease_s: float) -> dict[int, int]:
@@ -113,6 +125,7 @@ async def _lease(conn: AsyncConnection, name: str, n: int, lease_s: float) -> di
     waits = exists().where(
         earlier.c.channel == name,
         earlier.c.state == "pending",
+        earlier.c.digest_s.is_(None),
         earlier.c.id < delivery.c.id,
         before.c.id == earlier.c.transition_id,
         before.c.run_id == transition.c.run_id,
@@ -122,7 +135,7 @@ async def _lease(conn: AsyncConnection, name: str, n: int, lease_s: float) -> di
         .join_from(delivery, transition)
         .where(
             delivery.c.channel == name,
-            *_ready(),
+            *ready(),
             ~waits,
         )
         .order_by(delivery.c.due_at, delivery.c.id)
@@ -138,8 +151,14 @@ async def _lease(conn: AsyncConnection, name: str, n: int, lease_s: float) -> di
     return {row.id: row.attempts for row in taken}
 
 
-def _ready() -> tuple[ColumnElement[bool], ...]:
-    return delivery.c.state == "pending", delivery.c.due_at <= func.now(), _past(delivery.c.leased_until)
+def ready() -> tuple[ColumnElement[bool], ...]:
+    """Deliveries that are due as messages of their own."""
+    return (*pending(), delivery.c.digest_s.is_(None), delivery.c.digest_id.is_(None), delivery.c.due_at <= func.now())
+
+
+def pending() -> tuple[ColumnElement[bool], ...]:
+    """Deliveries that nobody sends at the moment."""
+    return delivery.c.state == "pending", _past(delivery.c.leased_until)
 
 
 async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) -> list[Due]:
@@ -147,6 +166,7 @@ async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) ->
         select(
             delivery.c.id,
             delivery.c.channel,
+            delivery.c.repeats,
             transition.c.uid,
             alert.c.uid.label("alert"),
             transition.c.run_id,
@@ -160,6 +180,7 @@ async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) ->
             transition.c.reason,
             transition.c.step,
             alert.c.opened_step,
+            alert.c.opened_at,
             transition.c.at,
             transition.c.finding,
             evaluation.c.verdict["sentence"].as_string().label("verdict"),
@@ -216,12 +237,13 @@ async def record(conn: AsyncConnection, due: Due, outcome: Outcome) -> None:
             .where(delivery.c.id == due.id, delivery.c.state == "pending", delivery.c.attempts == due.attempt)
             .values(state=state, due_at=again, leased_until=None, last_error=outcome.error)
         )
-    await _note(conn, due.channel, outcome)
+    await note(conn, due.channel, outcome)
 
 
-async def _note(conn: AsyncConnection, name: str, outcome: Outcome) -> None:
+async def note(conn: AsyncConnection, name: str, outcome: Outcome) -> None:
     """Updates the channel's health; a receiver that answers at all, even to refuse one message, is well."""
     mine = update(channel).where(channel.c.name == name)
+    pace = {"next_at": func.now() + timedelta(seconds=outcome.pause_s) if outcome.pause_s else None}
     if outcome.state == "failed":
         rest = func.greatest(channel.c.rest_until, func.now() + timedelta(seconds=outcome.rest_s)) if outcome.rest_s else channel.c.rest_until
         await conn.execute(
@@ -232,7 +254,8 @@ async def _note(conn: AsyncConnection, name: str, outcome: Outcome) -> None:
                 probe_until=None,
                 last_error=outcome.error,
                 last_error_at=func.now(),
+                **pace,
             )
         )
     else:
-        await conn.execute(mine.values(failures=0, state="ok", rest_until=None, probe_until=None, last_ok_at=func.now()))
+        await conn.execute(mine.values(failures=0, state="ok", rest_until=None, probe_until=None, last_ok_at=func.now(), **pace))

@@ -54,7 +54,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition, when it happened in the run's own time, and the names of the channels that carry it, or why none does.
+    """A transition, when it happened in the run's own time, and the names of the channels that carry it, or why none does. ``digests`` maps
+    those that carry it in a digest to its seconds.
 
     The end of an alarm goes to the channels that carried its beginning, whatever ``channels`` says.
     """
@@ -64,6 +65,7 @@ class Change:
     seq: int
     channels: tuple[str, ...] = ()
     muted: str | None = None
+    digests: Mapping[str, float] = field(default_factory=dict)
 
 
 def claimed_columns() -> tuple[ColumnElement[Any], ...]:
@@ -231,10 +233,10 @@ async def _alert(conn: AsyncConnection, run_id: int, incident_id: int | None, ch
 
 async def _transition(conn: AsyncConnection, run_id: int, alert_id: int, change: Change) -> int:
     """Stores a transition unless it is known, with its deliveries; returns their number."""
-    moved, channels = change.transition, change.channels
+    moved = change.transition
+    told: dict[str, float | None] = {**change.digests, **dict.fromkeys(change.channels)}
     if moved.alarms and moved.to_state == "resolved":
-        told = select(delivery.c.channel).join_from(delivery, transition).where(transition.c.alert_id == alert_id).distinct()
-        channels = tuple(sorted(await conn.scalars(told)))
+        told = await _told(conn, alert_id)
     new = insert(transition).values(
         uid=UUID(moved.uid),
         alert_id=alert_id,
@@ -249,10 +251,31 @@ async def _transition(conn: AsyncConnection, run_id: int, alert_id: int, change:
     )
     stored = await conn.execute(new.on_conflict_do_nothing(index_elements=["uid"]).returning(transition.c.id))
     transition_id = stored.scalar_one_or_none()
-    if transition_id is None or not channels:
+    if transition_id is None or not told:
         return 0
-    await conn.execute(insert(delivery), [{"transition_id": transition_id, "channel": name} for name in channels])
-    return len(channels)
+    born = [{"transition_id": transition_id, "channel": name, "digest_s": every, "due_at": _due(every)} for name, every in told.items()]
+    await conn.execute(insert(delivery).values(born))
+    return len(told)
+
+
+def _due(every: float | None) -> ColumnElement[Any]:
+    """Now, or the next multiple of ``every`` seconds of the Unix epoch: what is gathered for one digest is due at one moment."""
+    if every is None:
+        return func.now()
+    return func.to_timestamp((func.floor(func.extract("epoch", func.now()) / every) + 1) * every)
+
+
+async def _told(conn: AsyncConnection, alert_id: int) -> dict[str, float | None]:
+    """The channels that carried an alert so far; those that only had it in digests with their seconds."""
+    gathered = func.bool_and(delivery.c.digest_s.is_not(None))
+    query = (
+        select(delivery.c.channel, case((gathered, func.min(delivery.c.digest_s))).label("seconds"))
+        .join_from(delivery, transition)
+        .where(transition.c.alert_id == alert_id)
+        .group_by(delivery.c.channel)
+        .order_by(delivery.c.channel)
+    )
+    return {row.channel: row.seconds for row in await conn.execute(query)}
 
 
 async def silences(conn: AsyncConnection) -> list[Silence]:

@@ -356,7 +356,7 @@ delivery = Table(
     _time("leased_until", nullable=True),
     _time("sent_at", nullable=True),
     Column("last_error", Text),
-    Column("collected", Boolean, nullable=False, server_default=text("false")),
+    Column("digest_s", Float(53)),
     Column("digest_id", BigInteger, ForeignKey("digest.id", ondelete="SET NULL")),
     Column("repeats", Integer, nullable=False, server_default="0"),
     UniqueConstraint("transition_id", "channel"),
@@ -365,7 +365,8 @@ delivery = Table(
 )
 """One transition for one channel. ``state`` is ``pending``, ``sent`` or ``refused`` (the receiver will never take this message).
 
-``collected`` waits for the digest that is due with it; ``digest_id`` is the digest that stands for it instead of a message of its own.
+One with ``digest_s`` waits for the digest that its route sends every so many seconds; ``digest_id`` is the digest that stands for it instead of
+a message of its own.
 ``repeats`` counts how often it was sent again because nobody had acknowledged it.
 """
 

@@ -165,14 +165,16 @@ class Judging:
     async def _changes(self, conn: AsyncConnection, claimed: Claim, rows: Sequence[Item], moved: Sequence[Transition]) -> list[Change]:
         """Each transition with the time of its row and who is told of it."""
         now, silences, changes = datetime.now(UTC), None, []
+        gathers = any(route.digest_s is not None for route in self.routes)
         for each in moved:
             decision = Decision(muted=held_reason(each.held_by) if each.held_by else None)
-            if each.alarms and is_alarm(each.to_state):
+            alarm = each.alarms and is_alarm(each.to_state)
+            if alarm or (gathers and each.to_state in ("information", "watch")):
                 silences = await evaluation.silences(conn) if silences is None else silences
                 decision = decide(_facts(claimed, each), now, silences, self.routes, self.channels)
             place = each.index - claimed.rows
             at, seq = (rows[place].at, rows[place].seq) if place < len(rows) else (now, claimed.seq)
-            changes.append(Change(each, at, seq, decision.channels, decision.muted))
+            changes.append(Change(each, at, seq, decision.channels, decision.muted if alarm or each.held_by else None, decision.digests))
         return changes
 
     async def _put_off(self, claimed: Claim, error: Exception) -> None:

@@ -17,6 +17,7 @@ from monitor.deliver.channel import Channel
 from monitor.store.database import DatabaseUnreachable
 from monitor.worker.judging import Judging
 from monitor.worker.pace import Pace, named
+from monitor.worker.repeating import Repeating
 from monitor.worker.sending import Sending
 
 log = logging.getLogger("vitals.worker")
@@ -47,11 +48,14 @@ class Worker:
         names = [channel.name for channel in self.channels]
         self.judging = Judging(engine, names, routes, pace, self._wake, rules)
         self.sending = Sending(engine, link, pace)
+        self.repeating = Repeating(engine, routes, self._wake)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until ``stop`` is set, then lets the transaction and the sends under way end. A dead database is waited for."""
         names = [channel.name for channel in self.channels]
         loops = [asyncio.create_task(self._forever(self.judging.step, stop), name="evaluate")]
+        if self.repeating.routes:
+            loops.append(asyncio.create_task(self._forever(self.repeating.step, stop), name="repeat"))
         for channel in self.channels:
             loops.append(asyncio.create_task(self._forever(partial(self.deliver, channel), stop, self._due[channel.name]), name=channel.name))
         log.info("working; channels: %s", ", ".join(names) or "none")

@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import logging
 import random
+from dataclasses import astuple, replace
 from urllib.parse import quote
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from monitor import wire
+from monitor.alerts.book import name_uid
 from monitor.deliver.channel import Channel, MessageRefused, TransportError
+from monitor.deliver.digest import Digest, Entry
 from monitor.deliver.letter import Excerpt
 from monitor.deliver.message import Also, Message, excerpt
 from monitor.deliver.retry import Policy
-from monitor.store import deliveries
+from monitor.store import deliveries, digests
 from monitor.store.database import DatabaseUnreachable, transaction
 from monitor.store.deliveries import Due, Outcome
+from monitor.store.digests import Gathered
 from monitor.store.enclosures import Sample
 from monitor.worker.pace import Pace, named
 
@@ -34,34 +38,40 @@ class Sending:
         self.engine = engine
         self.link = link
         self.pace = pace
-        self._unrecorded: dict[tuple[int, int], tuple[Due, Outcome]] = {}
+        self._unrecorded: dict[tuple[type, int, int], tuple[Due | Gathered, Outcome]] = {}
 
     async def deliver(self, channel: Channel) -> bool:
-        """Sends what is due on a channel; False if nothing was. Raises DatabaseUnreachable."""
+        """Sends what is due on a channel, as a digest where it was gathered or is too much; False if nothing was. Raises DatabaseUnreachable."""
         await self.record()
+        pace, paced = self.pace, channel.interval_s > 0
         async with transaction(self.engine) as conn:
-            leased = await deliveries.lease(conn, channel.name, self.pace.sends, self.pace.lease_s, self.pace.policy.trip)
-        await asyncio.gather(*(self._send(channel, due) for due in leased))
-        return bool(leased)
+            crowd = pace.crowd if paced else None
+            gathered = await digests.lease(conn, channel.name, pace.lease_s, pace.policy.trip, crowd=crowd)
+            leased = [] if gathered else await deliveries.lease(conn, channel.name, pace.sends, pace.lease_s, pace.policy.trip, paced=paced)
+        if gathered is not None:
+            await self._send(channel, gathered, max(pace.digest_s, channel.interval_s) if paced else 0.0)
+        await asyncio.gather(*(self._send(channel, due, channel.interval_s) for due in leased))
+        return bool(gathered or leased)
 
     async def record(self) -> None:
         """Records what came of attempts while the database was away. Raises DatabaseUnreachable."""
         for due, outcome in list(self._unrecorded.values()):
             await self._record(due, outcome)
 
-    async def _record(self, due: Due, outcome: Outcome) -> None:
-        key = due.id, due.attempt
+    async def _record(self, due: Due | Gathered, outcome: Outcome) -> None:
+        key = type(due), due.id, due.attempt
         self._unrecorded.pop(key, None)
         try:
             async with transaction(self.engine) as conn:
-                await deliveries.record(conn, due, outcome)
+                await (digests.record(conn, due, outcome) if isinstance(due, Gathered) else deliveries.record(conn, due, outcome))
         except (DatabaseUnreachable, asyncio.CancelledError):
             self._unrecorded[key] = due, outcome
             raise
 
-    async def _send(self, channel: Channel, due: Due) -> None:
+    async def _send(self, channel: Channel, due: Due | Gathered, pause_s: float) -> None:
+        """Sends and records; the channel gets nothing more for ``pause_s``."""
         try:
-            receipt = await channel.send(compose(due, self.link))
+            receipt = await channel.send(together(due, self.link) if isinstance(due, Gathered) else compose(due, self.link))
             outcome = Outcome("delivered", receipt.status, receipt.latency_ms, receipt.note, thread=receipt.thread)
         except TransportError as error:
             outcome = failed(due, error, self.pace.policy, random.random())
@@ -70,10 +80,10 @@ class Sending:
             outcome = failed(due, MessageRefused(named(error)), self.pace.policy, random.random())
             log.error("channel %s: a message could not be written: %s", due.channel, named(error))
         with contextlib.suppress(DatabaseUnreachable):
-            await self._record(due, outcome)
+            await self._record(due, replace(outcome, pause_s=pause_s))
 
 
-def failed(due: Due, error: TransportError, policy: Policy, dice: float) -> Outcome:
+def failed(due: Due | Gathered, error: TransportError, policy: Policy, dice: float) -> Outcome:
     """What to do about a message that was not taken."""
     if isinstance(error, MessageRefused):
         return Outcome("refused", error.status, error=str(error))
@@ -83,10 +93,16 @@ def failed(due: Due, error: TransportError, policy: Policy, dice: float) -> Outc
     return Outcome("failed", error.status, None, str(error), policy.wait(due.attempt, error, dice), rest, state)
 
 
+def together(gathered: Gathered, link: str) -> Digest:
+    """The message of a leased digest."""
+    entries = tuple(Entry(*astuple(each)) for each in gathered.members)
+    return Digest(gathered.uid, gathered.at, entries, f"{link}/alerts" if link else "", gathered.collected)
+
+
 def compose(due: Due, link: str) -> Message:
-    """The message of a leased delivery."""
+    """The message of a leased delivery; a repetition has an identity of its own, so that no receiver drops it."""
     return Message(
-        uid=due.uid,
+        uid=name_uid(due.uid, "repeat", due.repeats) if due.repeats else due.uid,
         alert=due.alert,
         run=due.run,
         run_name=due.run_name,
@@ -95,7 +111,7 @@ def compose(due: Due, link: str) -> Message:
         organ=due.organ,
         from_state=due.from_state,
         to_state=due.to_state,
-        reason=due.reason,
+        reason="repeated" if due.repeats else due.reason,
         step=due.step,
         opened_step=due.opened_step,
         at=due.at,
@@ -107,6 +123,7 @@ def compose(due: Due, link: str) -> Message:
         excerpts=tuple(_excerpt(sample) for sample in due.samples),
         series=due.series,
         standing=due.standing or due.to_state,
+        opened_at=due.opened_at,
         thread=due.thread,
     )
 

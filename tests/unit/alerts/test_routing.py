@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from monitor.alerts.routing import Facts, Route, Silence, decide, matches
+from monitor.alerts.routing import Decision, Facts, Route, Silence, decide, matches, repeats
 
 FACTS = Facts("math", "run-17", "grpo 7b", "entropy_low", "policy", "warning", ("prod", "h100"))
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -72,3 +72,26 @@ def test_a_night_belongs_to_the_day_on_which_it_began():
     night = Route(("pager",), days=("mon",), begin=time(22), end=time(6), zone=UTC)
     at = [datetime(2026, 3, day, hour, tzinfo=UTC) for day, hour in ((2, 21), (2, 23), (3, 5), (3, 6), (3, 23), (2, 3))]
     assert [night.open_at(moment) for moment in at] == [False, True, True, False, False, False]
+
+
+def test_a_digest_takes_less_than_an_alarm_and_gives_way_to_what_goes_at_once():
+    watch = Facts("math", "r", "r", "grad_norm", "optimizer", "watch")
+    hourly, daily, now = (
+        Route(("mail", "slack"), severity="watch", digest_s=3600.0),
+        Route(("mail",), severity="watch", digest_s=86400.0),
+        Route(("slack",)),
+    )
+    channels = ["slack", "mail"]
+    assert decide(watch, NOW, [], [hourly, daily, now], channels) == Decision((), None, {"mail": 3600.0, "slack": 3600.0})
+    assert decide(FACTS, NOW, [], [hourly, daily, now], channels) == Decision(("slack",), None, {"mail": 3600.0})
+    assert decide(watch, NOW, [], [now], channels).muted == "no route fits"
+    assert decide(watch, NOW, [], [], channels) == Decision(muted="it is no alarm")
+
+
+def test_who_is_told_again():
+    critical = Facts("math", "r", "r", "grad_norm", "optimizer", "critical")
+    routes = [Route(("slack", "mail"), repeat_s=7200.0), Route(("mail",), severity="critical", repeat_s=3600.0), Route(("webhook",))]
+    assert repeats(critical, NOW, routes) == {"slack": 7200.0, "mail": 3600.0}
+    assert repeats(FACTS, NOW, routes) == {"slack": 7200.0, "mail": 7200.0}
+    closed = Route(("slack",), begin=time(0), end=time(1), repeat_s=60.0)
+    assert repeats(critical, NOW, [closed]) == {}

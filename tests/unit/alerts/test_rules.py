@@ -115,6 +115,40 @@ def test_routes_are_read() -> None:
     assert (second.channels, second.severity, second.matcher, second.begin) == (("webhook",), "warning", {}, None)
 
 
+def test_digests_and_repetitions_of_routes() -> None:
+    daily, urgent = parse(
+        """
+        [[route]]
+        channels = ["slack"]
+        severity = "watch"
+        digest = "1d"
+
+        [[route]]
+        channels = ["slack"]
+        severity = "critical"
+        repeat = "4h"
+        """
+    ).routes
+    assert (daily.severity, daily.digest_s, daily.repeat_s) == ("watch", 86400.0, None)
+    assert (urgent.severity, urgent.digest_s, urgent.repeat_s) == ("critical", None, 14400.0)
+    with pytest.raises(RulesError) as caught:
+        parse(
+            """[[route]]
+channels = ["slack"]
+severity = "watch"
+[[route]]
+channels = ["slack"]
+digest = "daily"
+[[route]]
+channels = ["slack"]
+digest = "1h"
+repeat = "1h"
+"""
+        )
+    told = {problem.line: problem.sentence for problem in caught.value.problems}
+    assert list(told) == [3, 6, 10] and "with a digest" in told[3] and '"4h"' in told[6] and "not both" in told[10]
+
+
 def test_problems_of_routes_are_told_with_their_line() -> None:
     text = """[[route]]
 channels = ["slack"]

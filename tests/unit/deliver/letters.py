@@ -27,7 +27,7 @@ findings = st.builds(
 )  # fmt: skip
 rollouts = st.builds(Excerpt, st.integers(0, 9), st.just("worst"), texts, st.dictionaries(words, st.floats(), max_size=8))
 others = st.builds(Also, words, states, texts, st.integers(0, 9))
-entries = st.builds(Entry, st.just(UID), words, words, words, words, states, texts, st.integers(0, 9), st.just(AT))
+entries = st.builds(Entry, st.just(UID), st.just(UID), words, words, words, words, states, texts, st.integers(0, 9), st.just(AT))
 
 
 @st.composite
