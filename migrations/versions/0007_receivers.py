@@ -40,7 +40,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "channel", "story", name=op.f("pk_thread")),
     )
     op.add_column("channel", sa.Column("next_at", sa.DateTime(timezone=True), nullable=True))
-    op.add_column("delivery", sa.Column("digest_s", sa.Float(53), nullable=True))
+    op.add_column("delivery", sa.Column("collected", sa.Boolean(), server_default=sa.text("false"), nullable=False))
     op.add_column("delivery", sa.Column("digest_id", sa.BigInteger(), nullable=True))
     op.add_column("delivery", sa.Column("repeats", sa.Integer(), server_default="0", nullable=False))
     op.create_foreign_key(op.f("fk_delivery_digest_id"), "delivery", "digest", ["digest_id"], ["id"], ondelete="SET NULL")
@@ -50,7 +50,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("SET LOCAL lock_timeout = '5s'")
     op.drop_index(op.f("ix_delivery_digest_id"), table_name="delivery")
-    for column in ("repeats", "digest_id", "digest_s"):
+    for column in ("repeats", "digest_id", "collected"):
         op.drop_column("delivery", column)
     op.drop_column("channel", "next_at")
     op.drop_table("thread")
