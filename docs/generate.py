@@ -14,6 +14,8 @@ from typing import Any
 
 from monitor import metrics
 from monitor.adapters import names
+from monitor.alerts import channel_table
+from monitor.alerts.route_table import read_route
 from monitor.cli import COMMANDS, parser
 from monitor.deliver.schema import SCHEMA
 from monitor.detect import document
@@ -73,7 +75,39 @@ def settings_page() -> str:
         lines.append(f"| `VITALS_{name.upper()}` | {'-' if default is None else default} |")
     about = (Settings.__doc__ or "").split("\n", 1)[1]
     lines += ["", *(line.strip().replace("``", "`") for line in about.strip().splitlines())]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *_channels(), "", *_routes()]) + "\n"
+
+
+def _channels() -> list[str]:
+    """The ``[channel.NAME]`` tables of ``vitals.toml``."""
+    example = (channel_table.__doc__ or "").split("\n\n")[1]
+    lines = [
+        "## Channels in vitals.toml",
+        "",
+        "Beside the channels `slack` and `webhook` of the environment, each table `[channel.NAME]` is one more.",
+        "",
+    ]
+    lines += ["```toml", *(line.removeprefix("    ") for line in example.splitlines()), "```", ""]
+    lines += [
+        "A secret is never in the file: `url_env` names the environment variable that holds it, `url_file` a file, sought from where",
+        "`vitals.toml` is.",
+        '`interval` (`"1s"`) is the least time between two messages; when more than ten wait for a channel that has one, a digest replaces them.',
+        "`vitals channel test NAME` sends a message that is clearly a test.",
+        "",
+        "| kind | secrets | other keys |",
+        "|---|---|---|",
+    ]
+    for name, kind in channel_table.KINDS.items():
+        secrets = ", ".join(f"`{each}`{'' if needed else ' (optional)'}" for each, needed in kind.secrets.items())
+        keys = "; ".join(f"`{key}`: {option.words}{'' if option.required else ' (optional)'}" for key, option in kind.options.items())
+        lines.append(f"| `{name}` | {secrets} | {keys} |")
+    return lines
+
+
+def _routes() -> list[str]:
+    about = (read_route.__doc__ or "").split("\n\n", 1)[1]
+    text = " ".join(about.replace("``", "`").split())
+    return ["## Routes", "", "Without a `[[route]]` every channel is told of every alarm; with some, those of each that fits.", "", text]
 
 
 def names_page() -> str:
