@@ -13,10 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from monitor import wire
 from monitor.api.live import MAX_METRICS, encode, reply, split
 from monitor.metrics import HISTOGRAM_BY_NAME
-from monitor.store import heat, queries, receipts, series
+from monitor.store import heat, presence, queries, receipts, series
 
 OVERLAP_S = 2.0
 """Changes are told again for so long, because a transaction that began earlier may commit later."""
+
+DAY_S = 86_400.0
 
 SPARKS = ("reward.task.mean", "entropy.mean", "kl_ref.k3")
 
@@ -49,6 +51,13 @@ def build_router(engine: AsyncEngine) -> APIRouter:
             ill = [jsonable(each) for each in await receipts.channels(conn) if each["state"] != "ok"]
             told = {"now": time.time(), "alerts": await queries.count_open_alerts(conn), "stamp": await queries.alert_stamp(conn)}
         return reply({**told, "channels": ill})
+
+    @router.get("/presence", summary="Silence that runs have announced, and when in the last day collector or worker were down")
+    async def present() -> Response:
+        async with engine.connect() as conn:
+            told = {"announced": [jsonable(each) for each in await presence.announced(conn)]}
+            told |= {"blind": [jsonable(each) for each in await presence.blind_spells(conn, DAY_S)]}
+        return reply({"now": time.time(), **told})
 
     @router.get("/sparks", summary="Small series of the fleet page: task reward, entropy, KL to the reference")
     async def sparks(runs: str = Query(max_length=8000), points: int = Query(48, ge=8, le=200)) -> Response:

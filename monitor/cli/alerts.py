@@ -61,8 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     shown = [each for each in shown if arguments.all or each["state"] != "resolved"]
     for each in shown:
         print(json.dumps(each) if arguments.json else _line(each))
-    if not shown and not arguments.json:
-        print("nothing is open" if not arguments.all else "there was no incident yet")
+    if not arguments.json:
+        if not shown:
+            print("nothing is open" if not arguments.all else "there was no incident yet")
+        for line in _silences(server.ask("GET", "/presence"), arguments.of_project):
+            print(line)
     return 0
 
 
@@ -155,6 +158,24 @@ def _follow(server: Server, as_json: bool) -> int:
         begun = begun or len(moved) < 1000
         if len(moved) < 1000:
             time.sleep(EVERY_S)
+
+
+def _silences(told: dict[str, Any], project: str) -> list[str]:
+    """Silence that is no alarm: what runs have announced, and when nobody was looking."""
+
+    def clock(at: float) -> str:
+        return time.strftime("%a %H:%M", time.localtime(at))
+
+    lines = []
+    for each in told["announced"]:
+        if not project or each["project"] == project:
+            until = f"until {clock(each['until'])}" if each["until"] else "until its next row"
+            lines.append(f"{'quiet':<8}  {each['project']} / {each['run_name']}: {each['why'] or 'announced'}; silence is expected {until}")
+    for each in told["blind"]:
+        lines.append(
+            f"{'blind':<8}  from {clock(each['from_at'])} to {clock(each['to_at'])} the {each['component']} was down; silence then is no alarm"
+        )
+    return lines
 
 
 def _line(incident: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -174,6 +175,25 @@ class Run:
         """Note that something happened: ``resume``, ``regime`` (a changed setting), ``checkpoint``, ``skip``, ``note`` ..."""
         if self._open and not self._foreign():
             self._rows.append((time.time(), kind, step, detail))
+
+    def quiet(self, why: str, minutes: float | None = None) -> AbstractContextManager[Any]:
+        """Announce that no step will end for so many ``minutes`` (None: until the next row), so that nobody is told of the silence.
+
+        As a context manager it also says when that is over::
+
+            with run.quiet("evaluation", minutes=20):
+                evaluate()
+        """
+        over, step = ExitStack(), self._step if self._step >= 0 else None
+        try:
+            if minutes is None:
+                self.event("pause", step, why=why)
+            else:
+                self.event("expect", step, seconds=float(minutes) * 60, why=why)
+            over.callback(self.event, "unpause", step, why=why)
+        except (TypeError, ValueError):
+            self._say("quiet", f"{minutes!r} is no number of minutes; the silence of {why!r} was not announced")
+        return over
 
     def finish(self, state: str = "finished", reason: str | None = None, timeout: float = FINISH_TIMEOUT_S) -> None:
         """End the run with one of ``finished``, ``crashed``, ``killed``, ``stopped``; waits up to ``timeout`` seconds for what is left.

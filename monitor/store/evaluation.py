@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, bindparam, case, exists, func, select, update
+from sqlalchemy import ColumnElement, bindparam, case, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -167,7 +167,7 @@ async def save(
             failures=0,
             retry_at=None,
             seconds=evaluation.c.seconds + seconds,
-            deadline_at=None if silence_s is None else func.now() + timedelta(seconds=silence_s),
+            deadline_at=text("'infinity'") if silence_s is None else func.now() + timedelta(seconds=silence_s),
             updated_at=func.clock_timestamp(),
         )
     )

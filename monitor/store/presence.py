@@ -7,26 +7,30 @@ import contextlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, case, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from monitor.store.database import DatabaseUnreachable, transaction
+from monitor.store.database import transaction
 from monitor.store.evaluation import Claim, claimed_columns, read_claim
-from monitor.store.tables import beat, blind, evaluation, run
+from monitor.store.tables import beat, blind, evaluation, run, segment
 
-COLLECTOR = "collector"
+COLLECTOR, WORKER = "collector", "worker"
 BEAT_S = 5.0
-"""How often a collector writes that it lives."""
+"""How often a collector and a worker write that they live."""
 
 GAP_S = 30.0
 """A collector that was silent for longer was down."""
 
+START_LOOK_S = 120.0
+"""When to look at an attempt that has sent no row, and how often."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A run to look at, locked as a claim. ``ended_at`` is set if it ended; else ``late_s`` is how long its deadline has passed. ``seen_s`` is
-    how long ago its client was heard; ``sighted_s`` how long the collector has been up, infinite if always, None if it is down now."""
+    """A run to look at, locked as a claim. ``ended_at`` is set if it ended; else ``late_s`` is how long its deadline has passed and, if
+    its newest attempt has sent no row, ``starting_s`` how long ago that was opened. ``seen_s`` is how long ago its client was heard;
+    ``sighted_s`` how long the collector has been up, infinite if always, None if it is down now."""
 
     claim: Claim
     state: str
@@ -35,11 +39,15 @@ class Overdue:
     late_s: float
     seen_s: float
     sighted_s: float | None
+    starting_s: float | None = None
 
 
 async def overdue(conn: AsyncConnection) -> Overdue | None:
     """Locks a run whose deadline has passed, or whose end nobody has judged, and of which nothing is unseen; None if there is none."""
-    late = and_(run.c.state == "running", evaluation.c.deadline_at <= func.now())
+    newest = select(segment).where(segment.c.run_id == run.c.id).order_by(segment.c.segment.desc()).limit(1).lateral("newest")
+    first_look = func.greatest(evaluation.c.deadline_at, newest.c.opened_at + timedelta(seconds=START_LOOK_S))
+    deadline = case((newest.c.first_step.is_(None), first_look), else_=evaluation.c.deadline_at)
+    late = and_(run.c.state == "running", deadline <= func.now())
     ended = and_(run.c.finished_at.is_not(None), run.c.finished_at.is_distinct_from(evaluation.c.ended_at))
     row = (
         await conn.execute(
@@ -49,12 +57,15 @@ async def overdue(conn: AsyncConnection) -> Overdue | None:
                 run.c.end_reason,
                 run.c.finished_at,
                 run.c.last_seen_at,
-                evaluation.c.deadline_at,
+                newest.c.opened_at,
+                newest.c.first_step,
+                deadline.label("deadline"),
                 func.now().label("now"),
             )
             .join_from(evaluation, run)
+            .join(newest, true())
             .where(run.c.watched, run.c.next_seq - 1 <= evaluation.c.seq, or_(late, ended))
-            .order_by(evaluation.c.deadline_at, run.c.id)
+            .order_by(deadline, run.c.id)
             .limit(1)
             .with_for_update(of=evaluation, skip_locked=True)
         )
@@ -63,8 +74,11 @@ async def overdue(conn: AsyncConnection) -> Overdue | None:
         return None
     seen = (row.now - row.last_seen_at).total_seconds()
     ended_at = None if row.run_state == "running" else row.finished_at
-    late_s = 0.0 if row.deadline_at is None else (row.now - row.deadline_at).total_seconds()
-    return Overdue(read_claim(row), row.run_state, row.end_reason, ended_at, late_s, seen, await _sighted(conn, row.now))
+    if ended_at is not None:
+        return Overdue(read_claim(row), row.run_state, row.end_reason, ended_at, 0.0, seen, None)
+    late, starting = (row.now - row.deadline).total_seconds(), (row.now - row.opened_at).total_seconds()
+    sighted = await _sighted(conn, row.now)
+    return Overdue(read_claim(row), row.run_state, row.end_reason, None, late, seen, sighted, starting if row.first_step is None else None)
 
 
 async def _sighted(conn: AsyncConnection, now: datetime) -> float | None:
@@ -74,6 +88,47 @@ async def _sighted(conn: AsyncConnection, now: datetime) -> float | None:
         return None
     back = (await conn.execute(select(func.max(blind.c.to_at)).where(blind.c.component == COLLECTOR))).scalar_one()
     return float("inf") if back is None else max(0.0, (now - back).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A run that has announced silence because of ``why``; it is missed after ``until``, or never if that is None."""
+
+    run: str
+    run_name: str
+    project: str
+    why: str
+    until: datetime | None
+
+
+async def announced(conn: AsyncConnection) -> list[Announced]:
+    """The runs whose silence is expected now."""
+    pace = evaluation.c.state["pace"]
+    endless = func.jsonb_typeof(pace["until"]) == "null"
+    query = (
+        select(run.c.uid, func.coalesce(run.c.label, run.c.name), run.c.project, pace["why"].as_string(), case((~endless, evaluation.c.deadline_at)))
+        .join_from(run, evaluation)
+        .where(run.c.watched, run.c.state == "running", evaluation.c.deadline_at > func.now())
+        .where(or_(endless, pace["until"].as_float() > pace["heard"].as_float()))
+        .order_by(run.c.project, run.c.name)
+    )
+    return [Announced(*row) for row in await conn.execute(query)]
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """From when to when a component of ours was down; what a run did not say meanwhile is not held against it."""
+
+    component: str
+    from_at: datetime
+    to_at: datetime
+
+
+async def blind_spells(conn: AsyncConnection, since_s: float) -> list[Blind]:
+    """The spells that ended in the last ``since_s`` seconds, newest first."""
+    ended = blind.c.to_at > func.now() - timedelta(seconds=since_s)
+    query = select(blind.c.component, blind.c.from_at, blind.c.to_at).where(ended).order_by(blind.c.to_at.desc()).limit(100)
+    return [Blind(*row) for row in await conn.execute(query)]
 
 
 async def postpone(conn: AsyncConnection, claimed: Claim, seconds: float) -> None:
@@ -99,9 +154,9 @@ async def alive(conn: AsyncConnection, component: str = COLLECTOR) -> None:
 
 
 async def keep_alive(engine: AsyncEngine, component: str = COLLECTOR) -> None:
-    """Beats for ever; while the database is away nothing is written, which is the truth."""
+    """Beats for ever; while the database is away nothing is written, which is the truth. A beat that fails is not the last."""
     while True:
-        with contextlib.suppress(DatabaseUnreachable):
+        with contextlib.suppress(Exception):
             async with transaction(engine) as conn:
                 await alive(conn, component)
         await asyncio.sleep(BEAT_S)

@@ -92,13 +92,15 @@ segment = Table(
     Column("segment", SmallInteger, nullable=False),
     Column("attempt", Text, nullable=False),
     _time("started_at", default=True),
+    _time("opened_at", default=True),
     Column("first_step", BigInteger),
     Column("dropped", JSONB, nullable=False, server_default="{}"),
     PrimaryKeyConstraint("run_id", "segment"),
     UniqueConstraint("run_id", "attempt"),
 )
-"""One attempt (process) of a run. For each step the highest segment that holds it is the effective one. ``dropped`` is what its client last
-reported as shed since the attempt began; ``run.dropped`` is their sum."""
+"""One attempt (process) of a run. For each step the highest segment that holds it is the effective one. ``started_at`` is what its
+clock said, ``opened_at`` when the collector heard of it. ``dropped`` is what its client last reported as shed since the attempt began;
+``run.dropped`` is their sum."""
 
 metric_set = Table(
     "metric_set",
@@ -226,7 +228,7 @@ evaluation = Table(
 
 ``severity`` is the verdict's state (``monitor.alerts.verdict.STATES``, or ``unknown`` before the first row) and ``seconds`` the time that
 judging took so far. After ``failures`` in a row the run is left alone until ``retry_at``. A run that is still silent at ``deadline_at`` has
-stalled; ``ended_at`` is the end of the run (``run.finished_at``) that has been judged.
+stalled (infinity: it is paused); ``ended_at`` is the end of the run (``run.finished_at``) that has been judged.
 """
 
 incident = Table(

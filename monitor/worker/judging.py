@@ -117,16 +117,21 @@ class Judging:
         book = claimed.state.get("book", {}).get("episodes", {})
         known = any(book[name]["state"] in ALARMS or book[name]["by_hand"] for name in ("stalled", "lost") if name in book)
         severity = "critical" if known else "warning"
-        allowed = rhythm.allowed(severity)
-        if found.sighted_s is None or found.sighted_s < allowed:
-            await overdue.postpone(conn, claimed, LOOK_AGAIN_S if found.sighted_s is None else allowed - found.sighted_s)
+        if found.starting_s is None:
+            allowed, more = rhythm.allowed(severity), rhythm.allowed("critical") - rhythm.allowed("warning")
+            said, since = presence.silent, allowed + found.late_s
+        else:
+            allowed, more = rhythm.allowed_to_start(severity, lives=found.seen_s <= presence.SPEECHLESS_S), overdue.START_LOOK_S
+            said, since = presence.unstarted, found.starting_s
+        wait = more if since < allowed else LOOK_AGAIN_S if found.sighted_s is None else presence.WARN_FLOOR_S - found.sighted_s
+        if wait > 0:
+            await overdue.postpone(conn, claimed, wait)
             return 0
-        finding = presence.silent(rhythm, since_s=allowed + found.late_s, unheard_s=found.seen_s, severity=severity)
-        born = await self._notice(conn, claimed, finding)
+        born = await self._notice(conn, claimed, said(rhythm, since_s=since, unheard_s=found.seen_s, severity=severity))
         if known:
             await overdue.settle(conn, claimed, None)
         else:
-            await overdue.postpone(conn, claimed, rhythm.allowed("critical") - allowed)
+            await overdue.postpone(conn, claimed, more)
         return born
 
     async def _ended(self, conn: AsyncConnection, found: Overdue) -> int:
@@ -206,7 +211,7 @@ def _rhythm(rhythm: Rhythm, items: Sequence[Item]) -> Rhythm:
         if item.values is not None:
             rhythm = presence.stepped(rhythm, item.step or 0, item.at.timestamp())
         else:
-            rhythm = presence.announced(rhythm, item.kind or "", item.detail)
+            rhythm = presence.announced(rhythm, item.kind or "", item.detail, item.at.timestamp())
     return rhythm
 
 

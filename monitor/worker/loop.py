@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from monitor.alerts.routing import Route
 from monitor.alerts.rules import Rules
 from monitor.deliver.channel import Channel
+from monitor.store import presence
 from monitor.store.database import DatabaseUnreachable
 from monitor.worker.judging import Judging
 from monitor.worker.pace import Pace, named
@@ -58,14 +59,16 @@ class Worker:
             loops.append(asyncio.create_task(self._forever(self.repeating.step, stop), name="repeat"))
         for channel in self.channels:
             loops.append(asyncio.create_task(self._forever(partial(self.deliver, channel), stop, self._due[channel.name]), name=channel.name))
+        alive = asyncio.create_task(presence.keep_alive(self.engine, presence.WORKER))
         log.info("working; channels: %s", ", ".join(names) or "none")
         await stop.wait()
+        alive.cancel()
         for wake in self._due.values():
             wake.set()
         _, late = await asyncio.wait(loops, timeout=self.pace.grace_s)
         for task in late:
             task.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
+        await asyncio.gather(*loops, alive, return_exceptions=True)
         with contextlib.suppress(DatabaseUnreachable, TimeoutError):
             async with asyncio.timeout(self.pace.grace_s):
                 await self.sending.record()

@@ -29,8 +29,8 @@ class Feed:
             await ingest.start_run(conn, wire.RunStart(run=self.uid, attempt=self.attempt, started_at=T0, **self.start_fields))
         return self
 
-    async def rows(self, values: Iterable[Mapping[str, Any]], **more: Any) -> None:
-        rows = [wire.Row(self.step + i, T0 + self.step + i, dict(each)) for i, each in enumerate(values)]
+    async def rows(self, values: Iterable[Mapping[str, Any]], *, pace: float = 1.0, **more: Any) -> None:
+        rows = [wire.Row(self.step + i, T0 + (self.step + i) * pace, dict(each)) for i, each in enumerate(values)]
         self.step, self.batch = self.step + len(rows), self.batch + 1
         async with self.engine.begin() as conn:
             ack = await ingest.accept(conn, self.uid, wire.Batch(self.attempt, self.batch, rows, **more))

@@ -6,16 +6,20 @@ import asyncio
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from runs import Feed, broken, good
+from runs import T0, Feed, broken, good
 from serving import serving
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from monitor import wire
 from monitor.cli import main
 from monitor.cli.alerts import seconds
 from monitor.cli.errors import CommandError
+from monitor.store.tables import blind
 from monitor.worker import Worker
 
 
@@ -54,6 +58,24 @@ async def test_listing_and_acting(engine: AsyncEngine, database_url: str, capsys
         ):
             assert says in await vitals(capsys, url, *arguments, code=2)
     assert "no collector answers" in await vitals(capsys, url, code=2)
+
+
+async def test_announced_silence_and_our_own_blindness_are_listed(engine: AsyncEngine, database_url: str, capsys: Any) -> None:
+    feed = await Feed(engine, "r1").start()
+    await feed.rows(good(3), events=[wire.Event(T0 + 5, "expect", 2, {"seconds": 1200, "why": "evaluation"})])
+    await judge(engine)
+    async with engine.begin() as conn:
+        past = datetime.now(UTC) - timedelta(hours=2)
+        await conn.execute(insert(blind).values(component="collector", from_at=past - timedelta(minutes=20), to_at=past))
+    with serving(database_url) as url:
+        nothing, quiet, unseen = (await vitals(capsys, url)).splitlines()
+        assert nothing == "nothing is open"
+        assert "repair / name of r1: evaluation; silence is expected until " in quiet
+        assert unseen.startswith("blind     from ") and "the collector was down" in unseen
+        assert "evaluation" not in await vitals(capsys, url, "--project", "elsewhere")
+        await feed.rows([], events=[wire.Event(T0 + 60, "unpause", 2)])
+        await judge(engine)
+        assert "evaluation" not in await vitals(capsys, url)
 
 
 async def test_following_prints_each_change_from_now_on(engine: AsyncEngine, database_url: str) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from monitor import wire
 from monitor.deliver.webhook import Webhook
 from monitor.store import ingest, presence
-from monitor.store.tables import alert, beat, blind, delivery, evaluation, run, transition
+from monitor.store.tables import alert, beat, blind, delivery, evaluation, run, segment, transition
 from monitor.worker import Worker
 
 NOWHERE = Webhook("webhook", "http://127.0.0.1:9/never-called", private=True)
@@ -34,6 +34,7 @@ async def elapse(engine: AsyncEngine, seconds: float, *, beating: bool) -> None:
     async with engine.begin() as conn:
         await conn.execute(update(evaluation).values(deadline_at=evaluation.c.deadline_at - past))
         await conn.execute(update(run).values(last_seen_at=func.now() if beating else run.c.last_seen_at - past))
+        await conn.execute(update(segment).values(opened_at=segment.c.opened_at - past))
         await conn.execute(update(blind).values(from_at=blind.c.from_at - past, to_at=blind.c.to_at - past))
 
 
@@ -42,6 +43,52 @@ async def stepping(engine: AsyncEngine, uid: str = "r1") -> Feed:
     feed = await Feed(engine, uid).start()
     await feed.rows(good(10))
     return feed
+
+
+async def test_a_run_of_ten_seconds_a_step_is_reported_between_two_and_four_minutes(engine: AsyncEngine) -> None:
+    feed, worker = await Feed(engine, "r1").start(), Worker(engine, [NOWHERE])
+    await feed.rows(good(10), pace=10.0)
+    await settle(worker)
+    for seconds, expected in ((119, []), (2, [("stalled", "warning", "opened")])):
+        await elapse(engine, seconds, beating=True)
+        await settle(worker)
+        assert await told(engine) == expected
+    await feed.rows(good(1), pace=10.0)
+    await settle(worker)
+    assert (await told(engine))[-1] == ("stalled", "resolved", "returned")
+
+
+async def test_a_run_that_never_sends_a_row_is_reported(engine: AsyncEngine) -> None:
+    """With a client that speaks it may load and compile for half an hour; without, its process is gone."""
+    worker = Worker(engine, [NOWHERE])
+    for uid in ("loading", "gone"):
+        await Feed(engine, uid).start()
+    just_heard = update(run).where(run.c.uid == "loading").values(last_seen_at=func.now())
+    seen: list[list[tuple[str, str, str]]] = []
+    for seconds in (115, 10, 500, 1000, 300, 6000):
+        await elapse(engine, seconds, beating=False)
+        async with engine.begin() as conn:
+            await conn.execute(just_heard)
+        await settle(worker)
+        seen.append(await told(engine))
+    lost, worse = ("lost", "warning", "opened"), ("lost", "critical", "rose")
+    stalled = ("stalled", "warning", "opened")
+    assert seen == [[], [lost], [lost, worse], [lost, worse], [lost, worse, stalled], [lost, worse, stalled, ("stalled", "critical", "rose")]]
+    async with engine.connect() as conn:
+        assert set(await conn.scalars(select(run.c.watched))) == {False}
+
+
+async def test_a_resumed_run_may_load_before_it_is_called_stalled_and_is_missed_when_it_never_steps(engine: AsyncEngine) -> None:
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    await settle(worker)
+    await elapse(engine, 100, beating=True)
+    await feed.start("second", step=10)
+    await elapse(engine, 600, beating=True)
+    await settle(worker)
+    assert await told(engine) == []
+    await elapse(engine, 600, beating=False)
+    await settle(worker)
+    assert await told(engine) == [("lost", "warning", "opened")]
 
 
 async def test_a_stalled_run_is_reported_gets_worse_and_resolves_when_it_returns(engine: AsyncEngine) -> None:
@@ -146,6 +193,27 @@ async def test_an_announced_pause_is_no_silence(engine: AsyncEngine) -> None:
     await elapse(engine, 1000, beating=True)
     await settle(worker)
     assert await told(engine) == []
+    await elapse(engine, 130, beating=True)
+    await settle(worker)
+    assert await told(engine) == [("stalled", "warning", "opened")]
+
+
+async def test_a_paused_run_is_never_missed_not_even_before_its_first_row(engine: AsyncEngine) -> None:
+    paused = wire.Event(at=T0 + 11, kind="pause", step=10, detail={"why": "waits for its data"})
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    fresh = await Feed(engine, "fresh").start()
+    for each in (feed, fresh):
+        await each.rows([], events=[paused])
+    await settle(worker)
+    await elapse(engine, 99_999, beating=False)
+    await settle(worker)
+    assert await told(engine) == []
+    async with engine.connect() as conn:
+        assert {(each.run, each.why, each.until) for each in await presence.announced(conn)} == {
+            (uid, "waits for its data", None) for uid in ("r1", "fresh")
+        }
+    await feed.rows(good(1))
+    await settle(worker)
     await elapse(engine, 130, beating=True)
     await settle(worker)
     assert await told(engine) == [("stalled", "warning", "opened")]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.alerts import presence
 from monitor.alerts.judgement import judge, notice
-from monitor.alerts.presence import Pace, announced, crashed, duration, silent, stepped
+from monitor.alerts.presence import Pace, announced, crashed, duration, silent, stepped, unstarted
 from monitor.detect.contract import Context, Row
 
 
@@ -42,14 +43,33 @@ def test_rows_of_one_step_and_relived_steps_make_no_step_time():
     assert stepped(resumed, 5, pace.at + 510).gaps[-1] == 10.0
 
 
-def test_announced_silence_counts_until_the_next_row():
-    pace = announced(paced(10.0), "expect", {"seconds": 900})
-    assert pace.allowed("warning") == 1020
-    assert stepped(pace, 10, pace.at + 950).allowed("warning") == 120
-    assert math.isinf(announced(pace, "pause", {}).allowed("critical"))
-    assert announced(announced(pace, "pause", {}), "unpause", {}).allowed("warning") == 120
+def test_announced_silence_counts_until_its_end_whatever_is_logged_meanwhile():
+    now = paced(10.0).at + 5
+    pace = announced(paced(10.0), "expect", {"seconds": 900, "why": "evaluation"}, now)
+    assert pace.allowed("warning") == 1020 and pace.why == "evaluation"
+    assert stepped(pace, 9, now + 300).allowed("warning") == stepped(pace, 10, now + 300).allowed("warning") == 720
+    assert stepped(pace, 10, now + 950).allowed("warning") == 120
+    assert announced(pace, "checkpoint", {}, now + 100).allowed("warning") == 920
+    assert announced(pace, "unpause", {}, now + 100) == replace(paced(10.0), heard=now + 100)
     for detail in ({}, {"seconds": -1}, {"seconds": "soon"}, {"seconds": True}, {"seconds": math.nan}):
-        assert announced(paced(10.0), "expect", detail).allowed("warning") == 120
+        assert announced(paced(10.0), "expect", detail, now).allowed("warning") == 120
+
+
+def test_a_pause_ends_with_the_next_row():
+    paused = announced(paced(10.0), "pause", {}, paced(10.0).at + 5)
+    assert math.isinf(paused.allowed("critical")) and math.isinf(paused.allowed_to_start("warning", lives=True))
+    assert stepped(paused, 10, paused.heard + 5000).allowed("warning") == 120
+    assert announced(paused, "unpause", {}, paused.heard + 1).allowed("warning") == 120
+
+
+def test_the_first_step_may_take_long_while_the_client_speaks():
+    fresh = Pace()
+    assert (fresh.allowed_to_start("warning", lives=True), fresh.allowed_to_start("critical", lives=True)) == (1800, 7200)
+    assert (fresh.allowed_to_start("warning", lives=False), fresh.allowed_to_start("critical", lives=False)) == (120, 600)
+    assert announced(fresh, "expect", {"seconds": 3600}, 50.0).allowed_to_start("warning", lives=True) == 5400
+    loading, gone = (unstarted(fresh, since_s=1900, unheard_s=seconds, severity="warning") for seconds in (20, 1900))
+    assert (loading.detector, loading.limit) == ("stalled", 1800) and (gone.detector, gone.limit) == ("lost", 120)
+    assert loading.title == "No step has ended since the run was started 32 min ago" and gone.title.endswith("and the client is silent")
 
 
 def test_a_silent_client_is_lost_and_a_speaking_one_stalled():
@@ -101,9 +121,10 @@ def test_pace_survives_json_and_cutting(rows, cut):
     half = Pace()
     for step, at in rows[:cut]:
         half = stepped(half, step, at)
-    half = presence.load(json.loads(json.dumps(presence.dump(announced(half, "expect", {})))))
+    half = presence.load(json.loads(json.dumps(presence.dump(half))))
     for step, at in rows[cut:]:
         half = stepped(half, step, at)
     assert half == whole and len(whole.gaps) <= presence.GAPS and all(gap > 0 for gap in whole.gaps)
-    paused = announced(whole, "pause", {})
+    paused = announced(whole, "pause", {}, whole.heard)
     assert presence.load(json.loads(json.dumps(presence.dump(paused), allow_nan=False))) == paused
+    assert presence.load({"gaps": [1.0], "step": 3, "at": 5.0, "announced": 0.0}) == Pace((1.0,), 3, 5.0)

@@ -49,6 +49,27 @@ def test_rows_rollouts_and_events_arrive_and_the_run_ends(collector: Receiver) -
     assert run.stats == monitor.client.Stats(logged=4, sent=4)
 
 
+def test_silence_is_announced_and_its_end_is_told(collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    with monitor.client.start("p", "n") as run:
+        run.quiet("loading", minutes=30)
+        run.log({"x": 1.0})
+        with run.quiet("evaluation", minutes=2):
+            run.log({"y": 1.0})
+        with pytest.raises(KeyError), run.quiet("waits for data"):
+            raise KeyError
+        with run.quiet("nonsense", minutes="soon"):  # type: ignore[arg-type]
+            pass
+    told = [(one["kind"], one["step"], one["detail"]) for one in collector.records("events")]
+    assert told == [
+        ("expect", None, {"seconds": 1800.0, "why": "loading"}),
+        ("expect", 0, {"seconds": 120.0, "why": "evaluation"}),
+        ("unpause", 0, {"why": "evaluation"}),
+        ("pause", 1, {"why": "waits for data"}),
+        ("unpause", 1, {"why": "waits for data"}),
+    ]
+    assert "'soon' is no number of minutes" in capsys.readouterr().err
+
+
 def test_what_changes_after_log_does_not_change_the_row(collector: Receiver) -> None:
     with monitor.client.start("p", "n") as run:
         values, tensor, counts = {"x": 1.0}, torch.tensor(2.0), [0] * 34
