@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.detection import Alarm, Case, Outcome
+from bench.scoring import Alarm, Case, Outcome
 from monitor.adapters.readers import ReadError, read
 
 PACKAGES = ("rlwatch==0.5.1", "rldoctor==0.2.0", "rlprobe==0.1.0")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.detection import CAUSES, Alarm, Case, Outcome, causes_of, incidents, load, main, poisson_interval, score, table, window
+from bench.detection import load, main, table
+from bench.scoring import CAUSES, Alarm, Case, Outcome, causes_of, incidents, poisson_interval, score, window
 from monitor.detect import cause
 from trainer import presets
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import bench
-from trainer import plan, presets, table, zoo
+from trainer import forks, plan, presets, table, zoo
 from trainer.config import SettingError
 from trainer.plan import Spec
 from trainer.verifier import Verifier
@@ -110,7 +110,7 @@ def test_a_corpus_is_announced_declared_and_continued(tmp_path: Path) -> None:
 
 def test_shared_rows_are_those_before_the_parting() -> None:
     specs = plan.simple(["lr-too-high", "entropy-explosion", "one-huge-update", "stale-async-unclipped"], [0], {"steps": 30})
-    assert zoo.shared_rows(specs) == {
+    assert forks.shared_rows(specs) == {
         "healthy-seed0.jsonl": 0,
         "lr-too-high-seed0.jsonl": 15,
         "entropy-explosion-seed0.jsonl": 15,
@@ -124,9 +124,9 @@ def test_shared_rows_are_those_before_the_parting() -> None:
 def test_a_beginning_is_run_once(tmp_path: Path) -> None:
     specs = plan.simple(["healthy", "lr-too-high", "entropy-explosion"], [0], SMALL | {"steps": 4, "fault.at_step": 2})
     verifier = Verifier()
-    beginnings = zoo.Beginnings(verifier, specs)
-    forks = [beginnings.fork(spec, spec.load()) for spec in specs]
+    beginnings = forks.Beginnings(verifier, specs)
+    made = [beginnings.fork(spec, spec.load()) for spec in specs]
     verifier.close()
-    assert [(training.step, len(rows)) for training, rows in forks] == [(4, 4), (2, 2), (2, 2)]
-    assert forks[1][1] is not forks[2][1] and forks[1][1] == forks[2][1] == forks[0][1][:2]
+    assert [(training.step, len(rows)) for training, rows in made] == [(4, 4), (2, 2), (2, 2)]
+    assert made[1][1] is not made[2][1] and made[1][1] == made[2][1] == made[0][1][:2]
     assert not beginnings.known
