@@ -83,13 +83,16 @@ def _past(moment: Column[datetime | None]) -> ColumnElement[bool]:
     return or_(moment.is_(None), moment <= func.now())
 
 
+async def waiting(conn: AsyncConnection, name: str) -> bool:
+    """Whether anything at all is due on a channel; asked before anything is locked."""
+    return bool((await conn.execute(select(exists().where(delivery.c.channel == name, *pending(), delivery.c.due_at <= func.now())))).scalar_one())
+
+
 async def lease(conn: AsyncConnection, name: str, n: int, lease_s: float, trip: int, *, paced: bool = False) -> list[Due]:
     """Up to ``n`` due deliveries of a channel, leased for ``lease_s`` seconds; none while the channel rests.
 
     After ``trip`` failures in a row, and where it is ``paced``, a channel gets one delivery at a time, by one worker at a time.
     """
-    if not (await conn.execute(select(exists().where(delivery.c.channel == name, *ready())))).scalar_one():
-        return []
     failures = await opened(conn, name)
     if failures is None:
         return []

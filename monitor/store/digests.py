@@ -59,12 +59,9 @@ class Gathered:
 async def lease(conn: AsyncConnection, name: str, lease_s: float, trip: int, *, crowd: int | None = None) -> Gathered | None:
     """The digest that is due on a channel, leased for ``lease_s`` seconds: one that was tried before, else what its routes have gathered, else,
     where more than ``crowd`` deliveries wait, all of them. None while the channel rests."""
-    if not (await _unfinished(conn, name) or await _gathered(conn, name) or await _crowded(conn, name, crowd)):
-        return None
     failures = await deliveries.opened(conn, name)
     if failures is None:
         return None
-    # Again, now that the channel is locked: another worker may have been here meanwhile.
     key = await _unfinished(conn, name)
     if key is None and await _gathered(conn, name):
         key = await _make(conn, name, collected=True)

@@ -45,6 +45,8 @@ class Sending:
         await self.record()
         pace, paced = self.pace, channel.interval_s > 0
         async with transaction(self.engine) as conn:
+            if not await deliveries.waiting(conn, channel.name):
+                return False
             crowd = pace.crowd if paced else None
             gathered = await digests.lease(conn, channel.name, pace.lease_s, pace.policy.trip, crowd=crowd)
             leased = [] if gathered else await deliveries.lease(conn, channel.name, pace.sends, pace.lease_s, pace.policy.trip, paced=paced)
