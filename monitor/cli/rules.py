@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = load(path)
     layers = (found.general, *found.projects.values(), *found.runs.values())
     changed = sum(len(values) for layer in layers for values in layer.values())
-    print(f"{path}: {_count(changed, 'threshold')}, {_count(len(found.routes), 'route')}, nothing wrong")
+    print(f"{path}: {_count(changed, 'threshold')}, {_count(len(found.routes), 'route')}, {_count(len(found.receivers), 'channel')}, nothing wrong")
     return 0
 
 

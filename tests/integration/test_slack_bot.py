@@ -49,6 +49,7 @@ async def test_what_follows_goes_into_the_thread_and_the_first_message_says_how_
     assert all(each.headers["authorization"] == f"Bearer {TOKEN}" for each in (first, answer, update))
     assert first.json["channel"] == "#rl-alerts" and "thread_ts" not in first.json and first.json["text"].startswith("Critical: ")
     assert answer.json["channel"] == "C0RL" and answer.json["thread_ts"] == "1.000" and answer.json["text"].startswith("Resolved: ")
+    assert answer.json["reply_broadcast"] is False and "reply_broadcast" not in first.json
     assert update.json["channel"] == "C0RL" and update.json["ts"] == "1.000"
     header, latest, *rest = update.json["blocks"]
     assert "Over: Critical: " in header["text"]["text"] and "Latest: Resolved: " in latest["elements"][0]["text"]
