@@ -13,6 +13,9 @@
     { key: "alerts", label: "Open alerts", number: true, value: (r) => r.critical * 1000 + r.warning },
   ];
   const SPARK_EVERY_MS = 10000;
+  const GROUPS = { project: (run) => [run.project], tag: (run) => (run.tags.length ? run.tags : [""]), algorithm: (run) => [run.algorithm ? run.algorithm.toUpperCase() : ""] };
+  const UNNAMED = { tag: "No tag", algorithm: "No algorithm named" };
+  const FILTERS = ["q", "project", "state", "tag"];
 
   const curve = (sparks, key) => {
     const attempts = (sparks && sparks[key]) || {};
@@ -55,7 +58,8 @@
 
   function cells(run, sparks, marked) {
     const told = ["critical", "warning", "watch"].includes(run.severity) && run.sentence;
-    const where = [run.algorithm && run.algorithm.toUpperCase(), run.project, ...run.tags.slice(0, 3)].filter(Boolean).map(v.escape).join("\u00a0· ");
+    const tags = run.tags.slice(0, 3).map((tag) => `<button type="button" class="tag-of" data-tag="${v.escape(tag)}" title="Only runs with this tag">${v.escape(tag)}</button>`);
+    const where = [...[run.algorithm && run.algorithm.toUpperCase(), run.project].filter(Boolean).map(v.escape), ...tags].join("\u00a0· ");
     const alerts = run.critical + run.warning;
     const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${alerts} open ${alerts === 1 ? "alert" : "alerts"}">${alerts}</a>` : '<span class="dim">0</span>';
     return `<td class="c-mark" role="cell"><input type="checkbox" data-mark ${marked ? "checked" : ""} aria-label="Compare ${v.escape(run.name)}"></td>
@@ -81,6 +85,7 @@
             <input id="fleet-search" type="search" placeholder="Search name, project, tag" autocomplete="off" spellcheck="false" value="${v.escape(v.address.get("q"))}"></label>
           <label class="field select"><span class="hidden">Project</span><select id="fleet-project">${options([["", "All projects"], ...projects.map((p) => [p, p])], v.address.get("project"))}</select></label>
           <label class="field select"><span class="hidden">State</span><select id="fleet-state">${options([["", "Any state"], ["running", "Running"], ["ended", "Ended"]], v.address.get("state"))}</select></label>
+          <label class="field select"><span class="hidden">Group by</span><select id="fleet-group">${options([["", "No groups"], ["project", "By project"], ["tag", "By tag"], ["algorithm", "By algorithm"]], v.address.get("group"))}</select></label>
           <button type="button" id="fleet-compare" class="button" disabled>Compare</button>
         </div>
       </div>
@@ -97,6 +102,7 @@
       this.sparkAt = new Map();
       this.rows = new Map();
       this.marked = new Set();
+      this.folded = new Set();
       this.cursor = null;
       this.visible = new Set();
       skeleton(this.root);
@@ -118,7 +124,7 @@
     }
 
     filter() {
-      return { q: v.address.get("q"), project: v.address.get("project"), state: v.address.get("state") };
+      return Object.fromEntries(FILTERS.map((key) => [key, v.address.get(key)]));
     }
 
     async poll() {
@@ -160,28 +166,55 @@
       return [text.replace(/^-/, ""), text.startsWith("-")];
     }
 
+    /** Runs under the heading of each group they belong to; the group of the first run comes first. */
+    grouped(list) {
+      const by = v.address.get("group");
+      if (!(by in GROUPS)) return [[null, list]];
+      const groups = new Map();
+      for (const run of list) for (const name of GROUPS[by](run)) groups.set(name, [...(groups.get(name) || []), run]);
+      return [...groups].map(([name, runs]) => [name || UNNAMED[by], runs]);
+    }
+
     draw(touched) {
       const list = this.order();
-      const keep = new Set(list.map((run) => run.run));
-      for (const [uid, row] of this.rows) if (!keep.has(uid)) { this.watch.unobserve(row); row.remove(); this.rows.delete(uid); this.visible.delete(uid); }
+      const wanted = [];
+      for (const [group, runs] of this.grouped(list)) {
+        if (group != null) wanted.push([`group ${group}`, null, group, runs]);
+        if (!this.folded.has(group)) for (const run of runs) wanted.push([`${group ?? ""} ${run.run}`, run]);
+      }
+      const keep = new Set(wanted.map(([key]) => key));
+      for (const [key, row] of this.rows) if (!keep.has(key)) { this.watch.unobserve(row); row.remove(); this.rows.delete(key); this.visible.delete(row.dataset.run); }
       let place = this.body.firstElementChild;
-      for (const run of list) {
-        let row = this.rows.get(run.run);
-        if (!row) {
+      for (const [key, run, group, runs] of wanted) {
+        let row = this.rows.get(key);
+        const fresh = !row;
+        if (fresh) {
           row = document.createElement("tr");
-          row.dataset.run = run.run;
-          row.dataset.stop = "";
-          row.tabIndex = -1;
           row.setAttribute("role", "row");
-          this.rows.set(run.run, row);
-          this.fill(run, row);
-          this.watch.observe(row);
-        } else if (touched.has(run.run)) this.fill(run, row);
+          this.rows.set(key, row);
+          if (run) {
+            row.dataset.run = run.run;
+            row.dataset.stop = "";
+            row.tabIndex = -1;
+            this.watch.observe(row);
+          }
+        }
+        if (!run) this.head(row, group, runs);
+        else if (fresh || touched.has(run.run)) this.fill(run, row);
         if (row !== place) this.body.insertBefore(row, place);
         else place = place.nextElementSibling;
       }
       this.frame(list.length);
       this.writeAges();
+    }
+
+    /** The heading of a group: its name folds it, beside it how its runs are. */
+    head(row, group, runs) {
+      const told = v.URGENCY.map((severity) => [severity, runs.filter((run) => (run.severity in v.SEVERITIES ? run.severity : "unknown") === severity).length]).filter(([, count]) => count);
+      const html = `<th role="rowheader" scope="rowgroup" colspan="${COLUMNS.length + 1}"><button type="button" data-fold="${v.escape(group)}" aria-expanded="${!this.folded.has(group)}">${v.escape(group)}</button>
+        <span class="dim">${runs.length} ${runs.length === 1 ? "run" : "runs"}</span>${told.map(([severity, count]) => `<span class="tally sev-${severity.replace(" ", "-")}"><span class="icon" aria-hidden="true"></span>${count} ${v.SEVERITIES[severity].toLowerCase()}</span>`).join("")}</th>`;
+      row.className = "group-row";
+      if (row.dataset.html !== html) { row.innerHTML = html; row.dataset.html = html; }
     }
 
     fill(run, row) {
@@ -196,8 +229,10 @@
       const chosen = v.address.get("severity");
       const chips = v.URGENCY.filter((s) => counts[s] || s === chosen).map((s) =>
         `<button type="button" class="chip sev-${s.replace(" ", "-")}" data-severity="${s}" aria-pressed="${s === chosen}"><span class="icon" aria-hidden="true"></span>${counts[s] || 0} ${v.SEVERITIES[s].toLowerCase()}</button>`).join("");
+      const tag = v.address.get("tag");
+      const only = tag ? `<button type="button" class="chip" data-tag="" aria-pressed="true" title="Any tag">tag ${v.escape(tag)} ×</button>` : "";
       const place = this.root.querySelector(".chips");
-      if (place.dataset.html !== chips) { place.innerHTML = chips; place.dataset.html = chips; }
+      if (place.dataset.html !== chips + only) { place.innerHTML = chips + only; place.dataset.html = chips + only; }
       const [key, down] = this.sorting();
       for (const head of this.root.querySelectorAll("th[data-key]")) {
         if (head.dataset.key === key) head.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -249,7 +284,7 @@
           this.sparkAt.set(uid, { step: this.runs.get(uid)?.step, at: Date.now() });
           if (found[uid]) this.sparks.set(uid, found[uid]);
         }
-        for (const uid of touched) if (this.rows.has(uid) && this.runs.has(uid)) this.fill(this.runs.get(uid), this.rows.get(uid));
+        for (const row of this.rows.values()) if (touched.has(row.dataset.run) && this.runs.has(row.dataset.run)) this.fill(this.runs.get(row.dataset.run), row);
         this.writeAges();
       } catch (error) {
         if (!(error instanceof TypeError)) throw error;
@@ -269,10 +304,12 @@
       const { id, value } = event.target;
       if (event.target.matches("[data-mark]")) this.mark(event.target.closest("tr").dataset.run, event.target.checked);
       else if (id === "fleet-project" || id === "fleet-state") { v.address.set({ [id.slice(6)]: value }); v.poll(); }
+      else if (id === "fleet-group") { v.address.set({ group: value }); this.folded.clear(); this.draw(new Set()); }
     }
 
     mark(uid, on) {
       on ? this.marked.add(uid) : this.marked.delete(uid);
+      for (const row of this.rows.values()) if (row.dataset.run === uid) row.querySelector("[data-mark]").checked = on;
       const button = this.root.querySelector("#fleet-compare");
       button.disabled = this.marked.size < 2;
       button.textContent = this.marked.size > 1 ? `Compare ${this.marked.size}` : "Compare";
@@ -281,20 +318,27 @@
     clicked(event) {
       const chip = event.target.closest("[data-severity]");
       const head = event.target.closest("th[data-key] button");
-      const row = event.target.closest("tbody tr");
-      if (chip) { v.address.set({ severity: chip.getAttribute("aria-pressed") === "true" ? "" : chip.dataset.severity }); this.draw(new Set()); }
+      const row = event.target.closest("tbody tr[data-run]");
+      const tag = event.target.closest("[data-tag]");
+      const fold = event.target.closest("[data-fold]");
+      if (tag) { v.address.set({ tag: tag.dataset.tag }); v.poll(); }
+      else if (fold) {
+        const group = fold.dataset.fold;
+        this.folded.has(group) ? this.folded.delete(group) : this.folded.add(group);
+        this.draw(new Set());
+      } else if (chip) { v.address.set({ severity: chip.getAttribute("aria-pressed") === "true" ? "" : chip.dataset.severity }); this.draw(new Set()); }
       else if (head) {
         const key = head.parentElement.dataset.key;
         const [now, down] = this.sorting();
         v.address.set({ sort: now === key && !down ? `-${key}` : key });
         this.draw(new Set());
-      } else if (event.target.closest("[data-clear]")) { v.address.set({ q: "", project: "", state: "", severity: "" }); skeleton(this.root); this.body = this.root.querySelector("tbody"); this.rows.clear(); v.poll(); }
+      } else if (event.target.closest("[data-clear]")) { v.address.set({ severity: "", ...Object.fromEntries(FILTERS.map((key) => [key, ""])) }); skeleton(this.root); this.body = this.root.querySelector("tbody"); this.rows.clear(); v.poll(); }
       else if (event.target.closest("#fleet-compare")) v.go(`${v.base}compare?runs=${[...this.marked].map(encodeURIComponent).join(",")}`);
       else if (row && !event.target.closest("a, input, button") && !String(getSelection())) row.querySelector("th a").click();
     }
 
     key(event) {
-      const row = event.target.closest("tbody tr");
+      const row = event.target.closest("tbody tr[data-run]");
       if (!row || event.target !== row) {
         if (event.target.id === "fleet-search" && event.key === "Escape") event.target.blur();
         return;

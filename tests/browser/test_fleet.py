@@ -7,6 +7,16 @@ from typing import Any
 from conftest import Visit
 from stories import Story, healthy
 
+_GROUPED = """() => {
+  const groups = {};
+  let group = null;
+  for (const row of document.querySelectorAll('.fleet tbody tr')) {
+    if (row.dataset.run) groups[group].push(row.dataset.run);
+    else groups[(group = row.querySelector('button').textContent)] = [];
+  }
+  return groups;
+}"""
+
 
 def names(page: Any) -> list[str]:
     return page.locator(".fleet tbody .c-run a").all_inner_texts()
@@ -54,6 +64,39 @@ def test_search_filters_and_order_are_in_the_address(site: Any, visit: Visit) ->
     page.fill("#fleet-search", "nothing is called this")
     page.get_by_role("button", name="Show every run").click()
     page.wait_for_function(f"document.querySelectorAll('.fleet tbody tr').length === {len(everything)}")
+
+
+def test_runs_are_grouped_and_a_group_folds(site: Any, visit: Visit) -> None:
+    page = visit(site, "/?q=demo")
+    page.wait_for_selector(".fleet tbody tr")
+    page.select_option("#fleet-group", "project")
+    page.wait_for_selector(".group-row")
+    assert "group=project" in page.url
+    heads = page.locator(".group-row button").all_inner_texts()
+    assert heads[0] == "code-repair" and "ablation" in heads, "the group of the illest run comes first"
+    order = page.evaluate(_GROUPED)
+    assert "goblin-bonus" in order["code-repair"] and sorted(order["ablation"]) == ["breaks-and-resumes", "long"]
+    assert "critical" in page.locator(".group-row").first.inner_text()
+    page.get_by_role("button", name="code-repair", exact=True).first.click()
+    page.wait_for_function("![...document.querySelectorAll('.c-run a')].some(a => a.textContent === 'goblin-bonus')")
+    page.reload()
+    page.wait_for_selector(".group-row")
+    assert page.input_value("#fleet-group") == "project"
+
+
+def test_a_tag_filters_and_groups(site: Any, visit: Visit) -> None:
+    Story(site, "tagged", healthy, seed=12, tags=["sweep", "lr-high"]).open().steps(0, 5)
+    page = visit(site, "/?group=tag")
+    page.wait_for_selector(".group-row")
+    order = page.evaluate(_GROUPED)
+    assert order["sweep"] == order["lr-high"] == ["tagged"] and "learns" in order["demo"]
+    page.get_by_role("button", name="sweep", exact=True).last.click()
+    page.wait_for_function("document.querySelectorAll('.fleet tbody tr[data-run]').length === 2")
+    assert "tag=sweep" in page.url
+    page.get_by_role("checkbox").first.check()
+    assert page.get_by_role("checkbox").last.is_checked()
+    page.get_by_role("button", name="tag sweep").click()
+    page.wait_for_function("document.querySelectorAll('.fleet tbody tr[data-run]').length > 4")
 
 
 def test_a_new_run_appears_without_a_reload(site: Any, visit: Visit) -> None:
