@@ -346,6 +346,8 @@ vitals.charts = (function () {
       const run = view.runs[0];
       const x = (step) => view.toX(run, step);
       const tall = { xref: "x", yref: "paper", y0: 0, y1: 1, layer: "below" };
+      const normal = this.normal(view);
+      if (normal) shapes.push({ type: "rect", xref: "paper", x0: 0, x1: 1, yref: "y", y0: normal.low, y1: normal.high, layer: "below", fillcolor: veil(c.healthy, 0.13), line: { width: 0 } });
       for (const mark of view.marks) {
         if (mark.kind === "event") {
           shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(c.dim, 0.7), width: 1, dash: "dot" } });
@@ -369,6 +371,12 @@ vitals.charts = (function () {
       }
       if (view.picked != null) shapes.push({ type: "line", ...tall, layer: "above", x0: x(view.picked), x1: x(view.picked), line: { color: c.accent, width: 1.5 } });
       return { shapes, annotations };
+    }
+
+    /** Where the first line lay in healthy runs of this kind, where that is known and the axis has a place for it. */
+    normal(view) {
+      const found = view.normal && view.normal[this.metrics[0]];
+      return found && this.spec.kind === "lines" && !(this.log && found.low <= 0) ? found : null;
     }
 
     heat(view) {
@@ -403,6 +411,15 @@ vitals.charts = (function () {
         if (nodes[slot]) nodes[slot].classList.toggle("bad", typeof value === "string");
         if (text) said.push(`${template.name} ${text}`);
       });
+      const normal = this.normal(view);
+      const range = normal ? `${this.format(normal.low)} to ${this.format(normal.high)}` : "";
+      const node = this.card.querySelector(".normal");
+      if (node && node.dataset.range !== range) {
+        node.dataset.range = range;
+        node.textContent = range ? `healthy ${range}` : "";
+        node.title = range ? `98 of 100 rows of ${normal.runs} healthy ${normal.runs === 1 ? "run" : "runs"} of this project, algorithm and model lay here` : "";
+      }
+      if (range) said.push(`normal in healthy runs ${range}`);
       const label = `${this.spec.title}${said.length ? `: ${said.join(", ")}` : ""}${view.lastStep != null ? `, to step ${v.integer(view.lastStep)}` : ""}`;
       if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
     }

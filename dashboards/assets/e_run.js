@@ -167,7 +167,16 @@
       if (follows) this.refine(this.range, true);
       if (this.runs.length === 1) this.head(answer.runs[0]);
       await this.heatMaps();
+      await this.readNormal();
       return answer;
+    }
+
+    /** Where the curves of healthy runs of this kind lay, read once. */
+    async readNormal() {
+      if (this.runs.length > 1 || this.normal || !this.charts.length) return;
+      this.normal = {};
+      this.normal = await v.api(`runs/${encodeURIComponent(this.runs[0])}/normal`);
+      if (Object.keys(this.normal).length) this.redrawAll();
     }
 
     /** Draws the charts whose series changed, and those with an open band, which reaches to the newest step. */

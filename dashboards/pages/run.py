@@ -191,7 +191,14 @@ def card(chart: Chart) -> Any:
     }
     return html.Article(
         [
-            html.Header([html.H3(chart.title, title=chart.help), html.Span(unit, className="unit"), html.Div(className="legend")]),
+            html.Header(
+                [
+                    html.H3(chart.title, title=chart.help),
+                    html.Span(unit, className="unit"),
+                    html.Span(className="normal"),
+                    html.Div(className="legend"),
+                ]
+            ),
             html.Div(className="plot", role="img", **{"aria-label": chart.title}),
             html.Div(className="card-foot scroll", hidden=True, tabIndex=0, role="region", **{"aria-label": f"{chart.title} as a table"}),
         ],

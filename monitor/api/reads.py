@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from monitor import wire
 from monitor.api.live import MAX_METRICS, encode, reply, split
 from monitor.metrics import HISTOGRAM_BY_NAME
-from monitor.store import heat, presence, queries, receipts, series
+from monitor.store import heat, normal, presence, queries, receipts, series
 
 OVERLAP_S = 2.0
 """Changes are told again for so long, because a transaction that began earlier may commit later."""
@@ -98,6 +98,12 @@ def build_router(engine: AsyncEngine) -> APIRouter:
             found = await _find(conn, uid)
             begin = await series.first_step(conn, found.id)
             return reply(await series.clock(conn, found.id, first=begin, last=found.last_step or 0))
+
+    @router.get("/runs/{uid}/normal", summary="Where 98 of 100 rows of healthy runs of the same project, algorithm and model lay")
+    async def like_healthy(uid: str) -> Response:
+        async with engine.connect() as conn:
+            found = await normal.bands(conn, await _find(conn, uid))
+        return reply({band.metric: {"low": band.low, "median": band.median, "high": band.high, "runs": band.runs} for band in found})
 
     @router.get("/runs/{uid}/hist", summary="A histogram over steps")
     async def heat_map(

@@ -213,6 +213,22 @@ def test_a_chart_and_a_run_can_be_saved(site: Any, visit: Visit) -> None:
     assert "my.own_metric" in Path(everything.value.path()).read_text().splitlines()[0].split(",")
 
 
+def test_what_was_normal_in_healthy_runs_of_the_kind_lies_behind_the_curves(site: Any, visit: Visit) -> None:
+    for uid, seed in (("well-1", 31), ("well-2", 32)):
+        Story(site, uid, healthy, seed=seed, project="sweep").open().steps(0, 60).finish()
+        site.post(f"runs/{uid}/outcome", {"outcome": "healthy"})
+    Story(site, "like-them", healthy, seed=33, project="sweep").open().steps(0, 40)
+    page = visit(site, "/run/like-them")
+    drawn(page, "m-entropy-mean")
+    page.wait_for_function("document.querySelector('#chart-m-entropy-mean .normal').textContent !== ''")
+    figure = drawn(page, "m-entropy-mean")
+    (band,) = (shape for shape in figure["layout"]["shapes"] if shape["type"] == "rect")
+    assert 0.3 < band["y0"] < 0.37 < 0.42 < band["y1"] < 0.5
+    assert "2 healthy runs" in page.get_attribute("#chart-m-entropy-mean .normal", "title")
+    drawn(page, "m-opt-lr")
+    assert page.inner_text("#chart-m-opt-lr .normal") == ""
+
+
 def test_rollouts_are_read_by_step(site: Any, visit: Visit) -> None:
     page = visit(site, "/run/goblin-bonus?step=42")
     page.wait_for_selector(".sample")
