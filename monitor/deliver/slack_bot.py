@@ -66,7 +66,8 @@ class SlackBot:
         said = slack.payload(letter)
         receipt, answer = await self._ask(self._post, {**said, "channel": self._room})
         place = {"channel": str(answer.get("channel") or self._room), "ts": str(answer.get("ts") or "")}
-        thread = {**place, "title": letter.title, "blocks": said["blocks"]} if place["ts"] and letter.story else None
+        sentence = letter.title.partition(": ")[2]  # without the state, which will change
+        thread = {**place, "title": sentence, "blocks": said["blocks"]} if place["ts"] and letter.story else None
         return Receipt(receipt.status, receipt.latency_ms, thread=thread)
 
     async def _refresh(self, letter: Letter, thread: Mapping[str, Any]) -> str | None:

@@ -52,7 +52,7 @@ async def test_what_follows_goes_into_the_thread_and_the_first_message_says_how_
     assert answer.json["reply_broadcast"] is False and "reply_broadcast" not in first.json
     assert update.json["channel"] == "C0RL" and update.json["ts"] == "1.000"
     header, latest, *rest = update.json["blocks"]
-    assert "Over: Critical: " in header["text"]["text"] and "Latest: Resolved: " in latest["elements"][0]["text"]
+    assert "Over: Gradient norm is not" in header["text"]["text"] and "Latest: Resolved: " in latest["elements"][0]["text"]
     assert rest == first.json["blocks"][1:]
     assert "▁" in first.body.decode() or "×" in str(first.json)
     stored = str(await rows_of(engine, select(thread))) + str(await rows_of(engine, select(delivery_attempt)))
