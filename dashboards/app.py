@@ -20,6 +20,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 from dashboards import pages
 from dashboards.pages import House
 from dashboards.words import icon
+from monitor.settings import Settings
 from monitor.store.queries import Database
 
 ASSETS = Path(__file__).parent / "assets"
@@ -57,7 +58,7 @@ def attach(api: FastAPI, engine: Database, settings: Any) -> Dash:
     """Adds every page to ``api``, to be called after its own routes are in place. ``settings.url_base`` (default ``/``) is where pages live."""
     base = "/" + str(getattr(settings, "url_base", "") or "").strip("/") + "/"
     base = base.replace("//", "/")
-    house = House(engine=engine, base=base)
+    house = House(engine, base, settings if isinstance(settings, Settings) else None)
     _own_routes(api, base)
     app = Dash(
         __name__,
@@ -115,7 +116,9 @@ def _index(base: str) -> str:
 
 def shell(base: str) -> Any:
     """What every page shares: the bar on top with navigation, the live state and the theme switch; the page below it."""
-    links = [(name, name.capitalize(), base if name == "fleet" else f"{base}{name}") for name in ("fleet", "alerts", "compare", "deliveries")]
+    links = [
+        (name, name.capitalize(), base if name == "fleet" else f"{base}{name}") for name in ("fleet", "alerts", "compare", "deliveries", "settings")
+    ]
     bar = html.Header(
         [
             dcc.Link([html.Span(className="mark", **{"aria-hidden": "true"}), "rlvitals"], href=base, className="brand"),

@@ -129,6 +129,12 @@ def channels(settings: Settings, ruled: Rules) -> list[Channel]:
     return list(found.values())
 
 
+def declared(settings: Settings, ruled: Rules) -> dict[str, str]:
+    """The names of the channels that are set up, each with its kind; nothing is built."""
+    found = {"slack": settings.slack_webhook_url, "webhook": settings.webhook_url}
+    return {name: name for name, url in found.items() if url is not None} | {each.name: each.kind for each in ruled.receivers}
+
+
 def _shown(secret: SecretStr | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 

@@ -13,8 +13,8 @@ window.vitals = (function () {
     constructor(status, message) { super(message); this.status = status; }
   }
 
-  /** JSON of a route. Rejects with Refused for an answer that is not 2xx and with TypeError when the server does not answer. */
-  async function api(path, params, sent) {
+  /** A route's answer. Rejects with Refused for one that is not 2xx and with TypeError when the server does not answer. */
+  async function ask(path, params, sent) {
     const url = new URL(`/api/v1/${path}`, location.origin);
     for (const [key, value] of Object.entries(params || {})) if (value !== "" && value != null) url.searchParams.set(key, value);
     const answer = await fetch(url, { signal: AbortSignal.timeout(15000), credentials: "same-origin", ...sent });
@@ -22,8 +22,11 @@ window.vitals = (function () {
       const detail = await answer.json().catch(() => ({}));
       throw new Refused(answer.status, typeof detail.error === "string" ? detail.error : `The server answered ${answer.status}.`);
     }
-    return answer.json();
+    return answer;
   }
+
+  /** JSON of a route. */
+  const api = async (path, params, sent) => (await ask(path, params, sent)).json();
 
   /** Changes something. */
   const send = (method, path, body) => api(path, null, { method, headers: { "Content-Type": "application/json" }, body: body === undefined ? undefined : JSON.stringify(body) });
@@ -155,9 +158,9 @@ window.vitals = (function () {
       const waits = each.waiting ? ` ${integer(each.waiting)} ${each.waiting === 1 ? "message waits" : "messages wait"}.` : "";
       const off = each.state === "disabled";
       const what = off ? "takes nothing: its address or our secret is wrong." : `has failed ${each.failures} times in a row.`;
-      const next = off ? "Correct it where the worker is set up." : "It is tried again by itself.";
+      const next = off ? "Correct it, start the worker again, and send a test:" : "It is tried again by itself;";
       const why = each.last_error ? ` <span class="why">${escape(each.last_error)}</span>` : "";
-      return `<p class="trouble-${each.state}"><span class="icon" aria-hidden="true"></span><span><b>${escape(each.name)}</b> ${what}${waits}${why} ${next} <a href="${base}deliveries?channel=${encodeURIComponent(each.name)}">See what was tried</a>.</span></p>`;
+      return `<p class="trouble-${each.state}"><span class="icon" aria-hidden="true"></span><span><b>${escape(each.name)}</b> ${what}${waits}${why} ${next} <a href="${base}settings#channels">settings</a>, <a href="${base}deliveries?channel=${encodeURIComponent(each.name)}">what was tried</a>.</span></p>`;
     }).join("");
     if (node.dataset.html !== html) { node.innerHTML = html; node.dataset.html = html; }
   }
@@ -277,5 +280,5 @@ window.vitals = (function () {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   window.addEventListener("online", poll);
 
-  return { base, api, send, page, poll, go, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
+  return { base, ask, api, send, page, poll, go, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
 })();

@@ -16,7 +16,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("vitals-theme")));
 
   const KEYS = [
-    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["g d", "deliveries"], ["/", "search runs"], ["j k", "next, previous run or section"],
+    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["g d", "deliveries"], ["g s", "settings"], ["/", "search runs"], ["j k", "next, previous run or section"],
     ["Enter", "open the run"], ["x", "mark a run for comparison"], ["t", "change the theme"], ["?", "this list"],
   ];
 
@@ -54,7 +54,7 @@
   }
 
   /** Where g and a letter lead, under the path of the pages. */
-  const PLACES = { f: "", a: "alerts", i: "alerts", c: "compare", d: "deliveries" };
+  const PLACES = { f: "", a: "alerts", i: "alerts", c: "compare", d: "deliveries", s: "settings" };
   const go = (letter) => vitals.go(vitals.base + PLACES[letter]);
 
   /** Calls `act` with the node once a page has drawn it, for at most five seconds. */

@@ -20,10 +20,13 @@ vitals.acts = (function () {
   const option = (value, text, chosen) => `<option value="${v.escape(value)}"${chosen ? " selected" : ""}>${v.escape(text)}</option>`;
   const nameField = () => `<label class="ask beside"><span>Your name</span><span class="field"><input class="author" autocomplete="name" maxlength="200" placeholder="somebody" value="${v.escape(author.get())}"></span></label>`;
 
-  /** The form that silences one of `scopes`, pairs of a text and a matcher; a matcher that is null is written by hand. */
-  function silenceForm(scopes) {
+  const scopeField = (scopes) => `<label class="ask"><span>Tell nobody of</span><span class="field"><select name="scope">${scopes.map(([text, matcher]) => option(JSON.stringify(matcher), text)).join("")}</select></span></label>`;
+  const matcherFields = (names) => names.map((name) => `<label class="ask"><span>${name}</span><span class="field"><input data-matcher="${name}" placeholder="any, or a pattern such as a*" maxlength="500"></span></label>`).join("");
+
+  /** The form that silences what `fields` say. */
+  function silenceForm(fields) {
     return `<form class="silence-form" novalidate>
-      <label class="ask"><span>Tell nobody of</span><span class="field"><select name="scope">${scopes.map(([text, matcher]) => option(JSON.stringify(matcher), text)).join("")}</select></span></label>
+      ${fields}
       <label class="ask"><span>for</span><span class="field"><select name="span">${SPANS.map(([seconds, text]) => option(seconds, text)).join("")}</select></span></label>
       <label class="ask" hidden><span>until</span><span class="field"><input type="datetime-local" name="until"></span></label>
       <label class="ask"><span>because</span><span class="field"><input name="reason" maxlength="500" placeholder="a reason that others understand"></span></label>
@@ -33,10 +36,13 @@ vitals.acts = (function () {
   /** What a filled form asks for; throws an Error that names what is missing. */
   function readSilence(form) {
     const { scope, span, until, reason } = form.elements;
+    const written = [...form.querySelectorAll("[data-matcher]")].map((field) => [field.dataset.matcher, field.value.trim()]).filter(([, pattern]) => pattern);
+    const matcher = scope ? JSON.parse(scope.value) : Object.fromEntries(written);
+    if (!Object.keys(matcher).length) throw new Error("Say what to silence; project * is everything.");
     const end = span.value ? v.now() + Number(span.value) : new Date(until.value).getTime() / 1000;
     if (!Number.isFinite(end)) throw new Error("Say until when.");
     if (!reason.value.trim()) throw new Error("Say why, so that others know.");
-    return { matcher: JSON.parse(scope.value), until: end, reason: reason.value, author: author.get() };
+    return { matcher, until: end, reason: reason.value, author: author.get() };
   }
 
   document.addEventListener("input", (event) => { if (event.target.matches("input.author")) author.set(event.target.value); });
@@ -46,6 +52,10 @@ vitals.acts = (function () {
   });
 
   const matcherText = (matcher) => Object.entries(matcher).map(([name, pattern]) => `${name} ${pattern}`).join(", ");
+
+  /** Silences in force; one that is not stored yet cannot be ended. */
+  const silenceList = (silences) => silences.map((each) => `<div class="silence"><p><b>Silenced</b> until <time datetime="${new Date(each.until * 1000).toISOString()}"></time> by ${v.escape(each.author)}: ${v.escape(each.reason)}</p>
+    <p class="dim">${v.escape(matcherText(each.matcher))}</p>${each.id ? `<button type="button" class="button small" data-unsilence="${each.id}">End this silence</button>` : ""}</div>`).join("");
 
   /** The panel of one incident. `changed` is called when something was done. */
   class Panel {
@@ -63,7 +73,7 @@ vitals.acts = (function () {
         <div class="ask beside"><span id="mark-label">The alarm was</span><div class="chips" role="group" aria-labelledby="mark-label">
           <button type="button" class="chip" data-mark="true">True</button><button type="button" class="chip" data-mark="false">False</button></div></div>
         <label class="ask beside"><span>The run came to</span><span class="field"><select class="outcome">${option("", "not said")}${outcomes.map((each) => option(each, each)).join("")}</select></span></label>
-        <details class="silencing"><summary>Silence</summary>${silenceForm(scopes)}</details>
+        <details class="silencing"><summary>Silence</summary>${silenceForm(scopeField(scopes))}</details>
         <div class="silences"></div>`;
       root.addEventListener("click", (event) => this.clicked(event));
       root.addEventListener("change", (event) => { if (event.target.matches(".outcome")) this.outcome(event.target.value); });
@@ -96,8 +106,7 @@ vitals.acts = (function () {
       for (const button of this.root.querySelectorAll("[data-mark]")) button.setAttribute("aria-pressed", String(told.mark === button.dataset.mark));
       const outcome = this.node(".outcome");
       if (outcome.value !== (told.outcome || "")) outcome.value = told.outcome || "";
-      const silences = (told.silences || []).map((each) => `<div class="silence"><p><b>Silenced</b> until <time datetime="${new Date(each.until * 1000).toISOString()}"></time> by ${v.escape(each.author)}: ${v.escape(each.reason)}</p>
-        <p class="dim">${v.escape(matcherText(each.matcher))}</p>${each.id ? `<button type="button" class="button small" data-unsilence="${each.id}">End this silence</button>` : ""}</div>`).join("");
+      const silences = silenceList(told.silences || []);
       const place = this.node(".silences");
       if (place.dataset.html !== silences) { place.innerHTML = silences; place.dataset.html = silences; v.writeTimes(place); }
     }
@@ -166,5 +175,5 @@ vitals.acts = (function () {
     fail(html) { this.node(".failed").innerHTML = html; }
   }
 
-  return { Panel, author, complaint, silenceForm, readSilence, matcherText, nameField };
+  return { Panel, author, complaint, silenceForm, scopeField, matcherFields, readSilence, silenceList, nameField };
 })();

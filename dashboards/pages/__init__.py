@@ -11,16 +11,18 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from dash import Dash, Input, Output, html
 
+from monitor.settings import Settings
 from monitor.store import incidents, queries
 from monitor.store.queries import Database
 
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What every page needs: the database and the path that the pages live under, with a slash at both ends."""
+    """What every page needs: the database, the path that the pages live under, with a slash at both ends, and the settings."""
 
     engine: Database
     base: str
+    settings: Settings | None = None
 
     def run(self, uid: str) -> str:
         """The address of a run's page."""
@@ -51,7 +53,7 @@ def callback(app: Dash, *wiring: Any, **options: Any) -> Callable[[Handler], Han
 
 def register(app: Dash, house: House) -> None:
     """Adds the router and every page's callbacks."""
-    from dashboards.pages import alerts, compare, deliveries, incident, run
+    from dashboards.pages import alerts, compare, deliveries, incident, run, settings
 
     views = _views()
 
@@ -67,12 +69,12 @@ def register(app: Dash, house: House) -> None:
             log.exception("the page %s could not be made", pathname)
             return broken()
 
-    for page in (run, alerts, incident, compare, deliveries):
+    for page in (run, alerts, incident, compare, deliveries, settings):
         page.register(app, house)
 
 
 def _views() -> dict[str, View]:
-    from dashboards.pages import alerts, compare, deliveries, fleet, incident, run
+    from dashboards.pages import alerts, compare, deliveries, fleet, incident, run, settings
 
     return {
         "": fleet.view,
@@ -81,6 +83,7 @@ def _views() -> dict[str, View]:
         "incident": incident.view,
         "compare": compare.view,
         "deliveries": deliveries.view,
+        "settings": settings.view,
     }
 
 

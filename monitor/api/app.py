@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.responses import JSONResponse, Response
 
 from monitor import wire
-from monitor.api import channels, control, errors, export, incidents, ingest, live, prometheus, reads
+from monitor.api import backtest, channels, control, errors, export, incidents, ingest, live, prometheus, reads
 from monitor.api.auth import Guard
 from monitor.settings import Settings
 from monitor.store import census, presence
@@ -48,6 +48,7 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.include_router(channels.build_router(engine, settings), prefix=wire.API)
     app.include_router(control.build_router(engine), prefix=wire.API)
     app.include_router(incidents.build_router(engine), prefix=wire.API)
+    app.include_router(backtest.build_router(settings, engine), prefix=wire.API)
     app.include_router(live.build_router(engine), prefix=wire.API)
     app.include_router(reads.build_router(engine), prefix=wire.API)
     app.include_router(export.build_router(engine), prefix=wire.API)
@@ -76,7 +77,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, routes=app.routes)
         _, messages = msgspec.json.schema_components(
-            (*ingest.SCHEMAS, *control.SCHEMAS, *incidents.SCHEMAS), ref_template="#/components/schemas/{name}"
+            (*ingest.SCHEMAS, *control.SCHEMAS, *incidents.SCHEMAS, *backtest.SCHEMAS), ref_template="#/components/schemas/{name}"
         )
         error = {"type": "object", "properties": {"error": {"type": "string"}, "field": {"type": ["string", "null"]}}, "required": ["error", "field"]}
         described.setdefault("components", {}).setdefault("schemas", {}).update(messages | {"Error": error})

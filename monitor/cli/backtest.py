@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,10 +46,12 @@ def add_parser(commands: Any) -> None:
 vitals rules show > tried.toml                       # a file to change thresholds in
 vitals backtest --rules tried.toml --since 30d       # against the runs of the last 30 days
 vitals backtest --project math --json                # what the present thresholds say, one JSON object per run
+vitals backtest --rules tried.toml --last 50         # against the 50 newest runs
 vitals outcome RUN healthy                           # labels make the answer a score""",
         run,
     )
     parser.add_argument("--rules", type=Path, metavar="FILE", help="the thresholds to try; without it the present ones alone are shown")
+    parser.add_argument("--last", type=int, metavar="N", help="only the N newest runs")
     stored.add_options(parser)
 
 
@@ -58,28 +60,39 @@ def run(arguments: argparse.Namespace) -> int:
     today = load_rules(settings.rules) if settings.rules else Rules()
     tried = load_rules(arguments.rules) if arguments.rules else today
     since = stored.moment(arguments.since, datetime.now(UTC))
+    wanted = {"since": since, "project": arguments.project, "last": arguments.last}
     with stored.awake(settings) as url:
-        results = asyncio.run(_replay(url, today, tried, since, arguments.project))
+        results = asyncio.run(_all(replayed(url, today, tried, **wanted), _print if arguments.json else None))
     if not results:
         print("no stored run fits")
         return 0
-    if arguments.json:
-        for result in results:
-            gained, lost = difference(result.today, result.tried)
-            print(json.dumps({**asdict(result), "gained": [asdict(f) for f in gained], "lost": [asdict(f) for f in lost]}))
-        print(json.dumps(summary(results)))
-        return 0
-    print("\n".join(report(results)))
+    print(json.dumps(summary(results)) if arguments.json else "\n".join(report(results)))
     return 0
 
 
-async def _replay(url: str, today: Rules, tried: Rules, since: datetime | None, project: str | None) -> list[Result]:
+async def _all(results: AsyncIterator[Result], tell: Callable[[Result], None] | None) -> list[Result]:
+    found = []
+    async for result in results:
+        found.append(result)
+        if tell is not None:
+            tell(result)
+    return found
+
+
+def _print(result: Result) -> None:
+    gained, lost = difference(result.today, result.tried)
+    print(json.dumps({**asdict(result), "gained": [asdict(f) for f in gained], "lost": [asdict(f) for f in lost]}), flush=True)
+
+
+async def replayed(
+    url: str, today: Rules, tried: Rules, *, since: datetime | None = None, project: str | None = None, last: int | None = None
+) -> AsyncIterator[Result]:
+    """Each stored run judged under both, as soon as it is."""
     from monitor.store import database, history
     from monitor.worker.judging import about, judgeable
 
-    results = []
     async with database.opened(url) as engine:
-        for each in await history.recorded(engine, since=since, project=project):
+        for each in await history.recorded(engine, since=since, project=project, last=last):
             claim, rows = each.claim, 0
             now, then = Replay(claim.uid, about(claim, today)), Replay(claim.uid, about(claim, tried))
             replays = (now,) if then.context == now.context else (now, then)
@@ -89,8 +102,7 @@ async def _replay(url: str, today: Rules, tried: Rules, since: datetime | None, 
                     replay.feed(stretch)
                 rows += sum(item.values is not None for item in items)
             other = replays[-1]
-            results.append(Result(claim.uid, claim.name, claim.project, each.outcome, rows, now.fires, other.fires, now.incidents, other.incidents))
-    return results
+            yield Result(claim.uid, claim.name, claim.project, each.outcome, rows, now.fires, other.fires, now.incidents, other.incidents)
 
 
 def summary(results: Iterable[Result]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.store.evaluation import Claim, Item, unseen
 from monitor.store.tables import run
@@ -24,17 +24,15 @@ class Recorded:
     outcome: str | None
 
 
-async def recorded(engine: AsyncEngine, *, since: datetime | None = None, project: str | None = None, uid: str | None = None) -> list[Recorded]:
-    """The runs last heard of at ``since`` or later, of ``project`` or called ``uid`` if given, oldest first."""
-    query = select(run).order_by(run.c.created_at, run.c.id)
-    if since is not None:
-        query = query.where(run.c.last_seen_at >= since)
-    if project is not None:
-        query = query.where(run.c.project == project)
+async def recorded(
+    engine: AsyncEngine, *, since: datetime | None = None, project: str | None = None, uid: str | None = None, last: int | None = None
+) -> list[Recorded]:
+    """The runs last heard of at ``since`` or later, of ``project`` or called ``uid`` if given, oldest first; of these the ``last`` ones."""
+    query = select(run).where(*_fitting(since, project)).order_by(run.c.created_at.desc(), run.c.id.desc()).limit(last)
     if uid is not None:
         query = query.where(run.c.uid == uid)
     async with engine.connect() as conn:
-        found = (await conn.execute(query)).all()
+        found = (await conn.execute(query)).all()[::-1]
     return [
         Recorded(
             Claim(
@@ -58,6 +56,15 @@ async def recorded(engine: AsyncEngine, *, since: datetime | None = None, projec
         )
         for row in found
     ]
+
+
+async def count(conn: AsyncConnection, *, since: datetime | None = None, project: str | None = None) -> int:
+    """How many runs :func:`recorded` finds."""
+    return (await conn.execute(select(func.count()).select_from(run).where(*_fitting(since, project)))).scalar_one()
+
+
+def _fitting(since: datetime | None, project: str | None) -> list[ColumnElement[bool]]:
+    return [*([] if since is None else [run.c.last_seen_at >= since]), *([] if project is None else [run.c.project == project])]
 
 
 async def items(engine: AsyncEngine, claim: Claim) -> AsyncIterator[list[Item]]:

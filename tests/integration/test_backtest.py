@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from monitor import wire
 from monitor.alerts.rules import Rules, parse
 from monitor.cli import main
-from monitor.cli.backtest import _replay, summary
+from monitor.cli.backtest import replayed, summary
 from monitor.cli.bands import _gather, report
 from monitor.deliver.webhook import Webhook
 from monitor.store import control
@@ -47,14 +47,14 @@ async def test_a_replay_raises_what_the_worker_raised(engine: AsyncEngine, datab
     async with engine.connect() as conn:
         columns = transition.c.step, transition.c.to_state, transition.c.from_state
         said = [row for row in await conn.execute(select(*columns)) if row.to_state in ("warning", "critical") and row.to_state != row.from_state]
-    results = await _replay(database_url, Rules(), Rules(), None, None)
+    results = [each async for each in replayed(database_url, Rules(), Rules())]
     assert sorted((fire.step, fire.severity) for result in results for fire in result.today) == sorted((row.step, row.to_state) for row in said)
     assert [(result.run, result.outcome, result.rows) for result in results] == [("ill", "collapse", 21), ("well", "healthy", 26)]
 
 
 async def test_changed_thresholds_are_set_beside_the_present_ones(engine: AsyncEngine, database_url: str) -> None:
     await stored(engine)
-    results = await _replay(database_url, Rules(), parse(LOOSE), None, None)
+    results = [each async for each in replayed(database_url, Rules(), parse(LOOSE))]
     ill, well = results
     assert ill.today == ill.tried and ill.today
     assert any(fire.detector == "no_signal" for fire in well.today)
@@ -90,6 +90,8 @@ def test_the_command_reads_the_database_and_writes_nothing(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line.get("run") for line in lines] == ["ill", "well", None]
     assert all(line["gained"] == line["lost"] == [] for line in lines[:2])
+    assert main(["backtest", "--json", "--last", "1"]) == 0
+    assert [json.loads(line).get("run") for line in capsys.readouterr().out.splitlines()] == ["well", None]
     assert main(["backtest", "--project", "nothing"]) == 0
     assert capsys.readouterr().out == "no stored run fits\n"
     assert main(["backtest", "--since", "soon"]) == 2
