@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import time
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from monitor.alerts.book import ALARMS
+from monitor.alerts.book import ALARMS, PRESENCE
 from monitor.alerts.routing import DAYS, MATCHABLE, Route
 from monitor.alerts.spans import read_span
 from monitor.detect.contract import SEVERITIES
+from monitor.detect.registry import DETECTOR_BY_ID, DETECTORS
 
 Complain = Callable[[str, str], None]
 """Takes the key that is wrong, empty for the whole table, and a sentence."""
@@ -43,9 +46,7 @@ def read_route(table: Mapping[str, Any], complain: Complain) -> Route | None:
     if severity not in allowed:
         more = ", or with a digest information or watch" if severity in SEVERITIES else ""
         say("severity", f"severity must be {' or '.join(allowed)}{more}, not {severity!r}")
-    match = table.get("match", {})
-    if not isinstance(match, dict) or not all(key in MATCHABLE and isinstance(value, str) for key, value in match.items()):
-        say("match", f"match holds patterns, such as {{project = 'math*'}}, over: {', '.join(MATCHABLE)}")
+    match = read_match(table, say)
     days = _words(table.get("days", list(DAYS)))
     if not days or not set(days) <= set(DAYS):
         say("days", f"days are among {', '.join(DAYS)}")
@@ -54,7 +55,21 @@ def read_route(table: Mapping[str, Any], complain: Complain) -> Route | None:
     digest, repeat = (read_span(table.get(key), partial(say, key)) for key in ("digest", "repeat"))
     if digest is not None and repeat is not None:
         say("repeat", "a route has a digest or a repeat, not both")
-    return None if wrong else Route(tuple(channels), dict(match), str(severity), tuple(days), begin, end, zone, digest, repeat)
+    return None if wrong else Route(tuple(channels), match, str(severity), tuple(days), begin, end, zone, digest, repeat)
+
+
+def read_match(table: Mapping[str, Any], complain: Complain) -> dict[str, str]:
+    """The patterns of a table's ``match``; a detector or an organ that no pattern of it can mean is a slip."""
+    match = table.get("match", {})
+    if not isinstance(match, dict) or not all(key in MATCHABLE and isinstance(value, str) for key, value in match.items()):
+        complain("match", f"match holds patterns, such as {{project = 'math*'}}, over: {', '.join(MATCHABLE)}")
+        return {}
+    known = {"detector": (*DETECTOR_BY_ID, *PRESENCE), "organ": (*dict.fromkeys(each.organ for each in DETECTORS),)}
+    for key, names in known.items():
+        if key in match and not any(fnmatchcase(name, match[key]) for name in names):
+            close = get_close_matches(match[key], names, 1)
+            complain("match", f"there is no {key} {match[key]!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+    return dict(match)
 
 
 def _words(value: Any) -> list[str]:

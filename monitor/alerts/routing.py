@@ -88,11 +88,18 @@ def matches(matcher: Mapping[str, str], facts: Facts) -> bool:
     return all(any(fnmatchcase(value, pattern) for value in offered.get(name, ())) for name, pattern in matcher.items())
 
 
-def decide(facts: Facts, at: datetime, silences: Iterable[Silence], routes: Sequence[Route], channels: Sequence[str]) -> Decision:
-    """Who is told. Without routes every channel is, of alarms; with routes, the channels of all that fit."""
+def silenced(facts: Facts, at: datetime, silences: Iterable[Silence]) -> str | None:
+    """Why nobody is told, and nothing done, about what a silence matches; None where none does."""
     for silence in silences:
         if at < silence.until and matches(silence.matcher, facts):
-            return Decision(muted=f"silenced by {silence.author} until {silence.until:%Y-%m-%d %H:%M} UTC: {silence.reason}")
+            return f"silenced by {silence.author} until {silence.until:%Y-%m-%d %H:%M} UTC: {silence.reason}"
+    return None
+
+
+def decide(facts: Facts, at: datetime, silences: Iterable[Silence], routes: Sequence[Route], channels: Sequence[str]) -> Decision:
+    """Who is told. Without routes every channel is, of alarms; with routes, the channels of all that fit."""
+    if (why := silenced(facts, at, silences)) is not None:
+        return Decision(muted=why)
     if not channels:
         return Decision(muted="no channel is set up")
     if not routes:

@@ -1,4 +1,5 @@
-"""``vitals.toml``: thresholds of detectors, for every run, for a project or for one run, and who is told of alarms and how.
+"""``vitals.toml``: thresholds of detectors, for every run, for a project or for one run, who is told of alarms and how, and
+what a run is asked because of one.
 
     [detectors.no_signal]
     nonzero = 0.1
@@ -20,8 +21,13 @@
     kind = "slack"
     url_env = "ONCALL_URL"
 
-Whatever is not named keeps its default; without a route every channel is told of every alarm. A run's own table wins over its project's, and
-that over the general one.
+    [[act]]
+    request = "stop"
+    match = {detector = "non_finite"}
+    dry_run = false
+
+Whatever is not named keeps its default; without a route every channel is told of every alarm, without an act no run is asked anything. A
+run's own table wins over its project's, and that over the general one.
 """
 
 from __future__ import annotations
@@ -34,6 +40,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from monitor.alerts.acting import Act, read_act
 from monitor.alerts.channel_table import BUILT_IN, Receiver, read_channel
 from monitor.alerts.route_table import read_route
 from monitor.alerts.routing import Route
@@ -42,7 +49,7 @@ from monitor.detect.registry import DETECTORS
 
 Limits = Mapping[str, Mapping[str, float]]
 Path = tuple[str, ...]
-TABLES = ("detectors", "project", "run", "route", "channel")
+TABLES = ("detectors", "project", "run", "route", "channel", "act")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +73,14 @@ class RulesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The thresholds that differ from their defaults, the routes of alarms, and the receivers that the file sets up."""
+    """The thresholds that differ from their defaults, the routes of alarms, the receivers that the file sets up, and what runs are asked."""
 
     general: Limits = field(default_factory=dict)
     projects: Mapping[str, Limits] = field(default_factory=dict)
     runs: Mapping[str, Limits] = field(default_factory=dict)
     routes: tuple[Route, ...] = ()
     receivers: tuple[Receiver, ...] = ()
+    acts: tuple[Act, ...] = ()
 
     def limits(self, project: str | None = None, run: str | None = None) -> dict[str, dict[str, float]]:
         """The thresholds of one run, as ``monitor.detect.contract.Context`` wants them."""
@@ -168,18 +176,24 @@ class _Check:
         self.complain((*place, key) if key else place, sentence)
 
     def routes(self, tables: Any, channels: Collection[str]) -> tuple[Route, ...]:
-        """The routes; a problem inside one is told at the line of the key where tomllib lets it be found, else where the route begins."""
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self.complain(("route",), "routes are tables, each written [[route]]")
-            return ()
         found = []
-        for number, table in enumerate(tables):
-            place = ("route", str(number))
+        for place, table in self._numbered("route", tables):
             found.append(route := read_route(table, partial(self._complain_in, place)))
             for name in route.channels if route else ():
                 if name not in channels:
                     self.complain((*place, "channels"), f"there is no channel {name!r}{_meant(name, channels)}; [channel.{name}] would set one up")
         return tuple(route for route in found if route is not None)
+
+    def acts(self, tables: Any) -> tuple[Act, ...]:
+        found = [read_act(table, partial(self._complain_in, place)) for place, table in self._numbered("act", tables)]
+        return tuple(act for act in found if act is not None)
+
+    def _numbered(self, name: str, tables: Any) -> list[tuple[Path, dict[str, Any]]]:
+        """Tables that are written ``[[NAME]]``, each with its place; a problem inside one is told at the line of its key, or where it begins."""
+        if isinstance(tables, list) and all(isinstance(table, dict) for table in tables):
+            return [((name, str(number)), table) for number, table in enumerate(tables)]
+        self.complain((name,), f"{name}s are tables, each written [[{name}]]")
+        return []
 
 
 def _meant(wrong: str, known: Collection[str]) -> str:
@@ -205,6 +219,7 @@ def parse(text: str) -> Rules:
         check.scoped(tree.get("run", {}), ("run",)),
         check.routes(tree.get("route", []), {*BUILT_IN, *channels}),
         check.receivers(channels),
+        check.acts(tree.get("act", [])),
     )
     if check.problems:
         raise RulesError(sorted(check.problems, key=lambda problem: problem.line))
@@ -232,6 +247,13 @@ _EXAMPLES = """\
 #   channels = ["oncall"]
 #   match = {project = "math*"}
 #   severity = "critical"
+#
+# What a run that accepts it is asked because of an alarm; without dry_run = false it is only said what would have been asked:
+#
+#   [[act]]
+#   request = "stop"
+#   match = {detector = "non_finite"}
+#   dry_run = false
 """
 
 

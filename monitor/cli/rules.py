@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     found = load(path)
     layers = (found.general, *found.projects.values(), *found.runs.values())
     changed = sum(len(values) for layer in layers for values in layer.values())
-    print(f"{path}: {_count(changed, 'threshold')}, {_count(len(found.routes), 'route')}, {_count(len(found.receivers), 'channel')}, nothing wrong")
+    counts = {"threshold": changed, "route": len(found.routes), "channel": len(found.receivers), "act": len(found.acts)}
+    print(f"{path}: {', '.join(_count(number, word) for word, number in counts.items())}, nothing wrong")
     return 0
 
 

@@ -35,6 +35,7 @@ class Message:
     ``incident`` groups the alerts of one story, of which ``cascade`` names the others, first mover first. ``verdict`` is the run's sentence at
     that time, ``link`` the run's page at the step, ``series`` the finding's metric up to the alarm,
     ``standing`` the incident's state by now (a severity or ``resolved``), ``opened_at`` when the alert opened.
+    ``acted`` is what the rules asked the run to do because of it.
     """
 
     uid: str
@@ -60,6 +61,7 @@ class Message:
     standing: str = ""
     opened_at: datetime | None = None
     thread: Mapping[str, Any] | None = None
+    acted: str = ""
 
     link_label = "Open the run"
 
@@ -124,7 +126,7 @@ class Message:
     def paragraphs(self) -> tuple[tuple[str, str], ...]:
         """Pairs of label and sentence: why we think so, the likely reason, what to do, and what would prove us wrong."""
         finding = self.finding
-        labelled = [("Evidence", finding.evidence), ("Likely cause", finding.cause), ("First remedy", finding.advice)]
+        labelled = [("Evidence", finding.evidence), ("Likely cause", finding.cause), ("First remedy", finding.advice), ("Done", self.acted)]
         if self.to_state in ("resolved", "ok"):
             labelled = [("What it was", finding.evidence)]
         elif finding.refutation:

@@ -44,6 +44,7 @@ _DATA: dict[str, dict[str, Any]] = {
     "cause": _TEXT,
     "advice": _said("What to do first.", _TEXT),
     "refutation": _said("What would speak against the finding; may be empty.", _TEXT),
+    "acted": _said("What the rules asked the run to do because of it, or would have; empty for nothing.", _TEXT),
     "metric": _TEXT,
     "value": _NUMBER,
     "baseline": _said("What was normal for this run.", _maybe(_NUMBER)),

@@ -89,6 +89,7 @@ def _alert(message: Message) -> dict[str, Any]:
             "cause": finding.cause,
             "advice": finding.advice,
             "refutation": finding.refutation,
+            "acted": message.acted,
             "metric": finding.metric,
             "value": finding.value,
             "baseline": finding.baseline,

@@ -11,8 +11,9 @@ from monitor.store.tables import request, run
 from monitor.wire import OUTCOMES, REQUESTS
 
 
-async def make_request(connection: AsyncConnection, run_uid: str, kind: str) -> list[str]:
-    """Asks a running run for ``kind`` and returns its open requests. Asking twice is asking once. Raises UnknownRun and BadField."""
+async def make_request(connection: AsyncConnection, run_uid: str, kind: str, *, dry_run: bool = False) -> list[str]:
+    """Asks a running run for ``kind`` and returns its open requests. Asking twice is asking once; with ``dry_run`` only whether it could be asked
+    is found out. Raises UnknownRun and BadField."""
     if kind not in REQUESTS:
         raise BadField("kind", f"must be one of {', '.join(REQUESTS)}")
     query = select(run.c.id, run.c.state, run.c.accepts).where(run.c.uid == run_uid).with_for_update(key_share=True)
@@ -25,7 +26,7 @@ async def make_request(connection: AsyncConnection, run_uid: str, kind: str) -> 
         accepts = f"accepts only {', '.join(found.accepts)}" if found.accepts else "accepts no request"
         raise BadField("kind", f"the run {accepts}; it says so itself when it starts (accepts=[...])")
     open_ones = list(await connection.scalars(select(request.c.kind).where(request.c.run_id == found.id, request.c.done_at.is_(None))))
-    if kind not in open_ones:
+    if kind not in open_ones and not dry_run:
         await connection.execute(insert(request).values(run_id=found.id, kind=kind))
         open_ones.append(kind)
     return open_ones

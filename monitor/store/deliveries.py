@@ -61,6 +61,7 @@ class Due:
     opened_at: datetime | None = None
     repeats: int = 0
     thread: dict[str, Any] | None = None
+    acted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) ->
             alert.c.opened_at,
             transition.c.at,
             transition.c.finding,
+            transition.c.acted,
             evaluation.c.verdict["sentence"].as_string().label("verdict"),
             transition.c.seq,
             incident.c.uid.label("incident"),
@@ -201,7 +203,7 @@ async def _load(conn: AsyncConnection, leased: dict[int, int], failures: int) ->
     )
     found = []
     for row in rows.mappings().all():
-        texts = {name: str(row[name] or "") for name in ("uid", "alert", "incident", "verdict", "standing")}
+        texts = {name: str(row[name] or "") for name in ("uid", "alert", "incident", "verdict", "standing", "acted")}
         known = {name: value for name, value in row.items() if name != "seq"}
         finding, story = load_finding(row["finding"]), UUID(texts["incident"] or texts["alert"])
         raised = row["to_state"] not in ("resolved", "ok")

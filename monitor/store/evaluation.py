@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from monitor import wire
 from monitor.alerts.book import ALARMS, Episode, Transition
 from monitor.alerts.routing import Silence
+from monitor.store import acting
 from monitor.store.tables import alert, delivery, evaluation, event, incident, metric_set, point, run, silence, transition
 
 
@@ -57,7 +58,8 @@ class Change:
     """A transition, when it happened in the run's own time, and the names of the channels that carry it, or why none does. ``digests`` maps
     those that carry it in a digest to its seconds.
 
-    The end of an alarm goes to the channels that carried its beginning, whatever ``channels`` says.
+    The end of an alarm goes to the channels that carried its beginning, whatever ``channels`` says. ``wanted`` is what the run is to be asked
+    because of it, each with whether it is a dry run.
     """
 
     transition: Transition
@@ -66,6 +68,7 @@ class Change:
     channels: tuple[str, ...] = ()
     muted: str | None = None
     digests: Mapping[str, float] = field(default_factory=dict)
+    wanted: Mapping[str, bool] = field(default_factory=dict)
 
 
 def claimed_columns() -> tuple[ColumnElement[Any], ...]:
@@ -251,7 +254,12 @@ async def _transition(conn: AsyncConnection, run_id: int, alert_id: int, change:
     )
     stored = await conn.execute(new.on_conflict_do_nothing(index_elements=["uid"]).returning(transition.c.id))
     transition_id = stored.scalar_one_or_none()
-    if transition_id is None or not told:
+    if transition_id is None:
+        return 0
+    if change.wanted:
+        acted = await acting.act(conn, run_id, moved, change.wanted)
+        await conn.execute(update(transition).where(transition.c.id == transition_id).values(acted=acted))
+    if not told:
         return 0
     born = [{"transition_id": transition_id, "channel": name, "digest_s": every, "due_at": _due(every)} for name, every in told.items()]
     await conn.execute(insert(delivery).values(born))

@@ -336,6 +336,7 @@ transition = Table(
     Column("to_state", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("muted", Text),
+    Column("acted", Text),
     Column("finding", JSONB, nullable=False),
     _time("at", default=True),
     Column("tx", BigInteger, nullable=False, server_default=text("((pg_current_xact_id())::text)::bigint")),
@@ -343,8 +344,9 @@ transition = Table(
     Index(None, "run_id", "id"),
     Index(None, "tx", "id"),
 )
-"""Every change of an alert, with its reason: the outbox. ``uid`` is what receivers deduplicate by; ``muted`` says why nobody was told,
-and ``tx`` in which transaction it was written, so that a reader of the feed can stop before those that may still commit."""
+"""Every change of an alert, with its reason: the outbox. ``uid`` is what receivers deduplicate by; ``muted`` says why nobody was told, ``acted``
+what its run was asked because of it, and ``tx`` in which transaction it was written, so that a reader of the feed can stop before those that may
+still commit."""
 
 delivery = Table(
     "delivery",

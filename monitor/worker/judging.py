@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.alerts import presence
+from monitor.alerts.acting import wanted
 from monitor.alerts.book import ALARMS, Transition, is_alarm
 from monitor.alerts.incident import held_reason
 from monitor.alerts.judgement import Judgement, Regime, context, dump_verdict, judge, notice
 from monitor.alerts.presence import Pace as Rhythm
-from monitor.alerts.routing import Decision, Facts, Route, decide
+from monitor.alerts.routing import Decision, Facts, Route, decide, silenced
 from monitor.alerts.rules import Rules
 from monitor.detect.contract import Context, Finding, Row
 from monitor.store import evaluation
@@ -168,18 +169,21 @@ class Judging:
         return about(claimed, self.rules)
 
     async def _changes(self, conn: AsyncConnection, claimed: Claim, rows: Sequence[Item], moved: Sequence[Transition]) -> list[Change]:
-        """Each transition with the time of its row and who is told of it."""
+        """Each transition with the time of its row, who is told of it, and what its run is asked."""
         now, silences, changes = datetime.now(UTC), None, []
         gathers = any(route.digest_s is not None for route in self.routes)
         for each in moved:
             decision = Decision(muted=held_reason(each.held_by) if each.held_by else None)
-            alarm = each.alarms and is_alarm(each.to_state)
+            alarm, asked = each.alarms and is_alarm(each.to_state), dict[str, bool]()
             if alarm or (gathers and each.to_state in ("information", "watch")):
                 silences = await evaluation.silences(conn) if silences is None else silences
-                decision = decide(_facts(claimed, each), now, silences, self.routes, self.channels)
+                facts = _facts(claimed, each)
+                decision = decide(facts, now, silences, self.routes, self.channels)
+                if alarm and silenced(facts, now, silences) is None:
+                    asked = wanted(facts, self.rules.acts)
             place = each.index - claimed.rows
             at, seq = (rows[place].at, rows[place].seq) if place < len(rows) else (now, claimed.seq)
-            changes.append(Change(each, at, seq, decision.channels, decision.muted if alarm or each.held_by else None, decision.digests))
+            changes.append(Change(each, at, seq, decision.channels, decision.muted if alarm or each.held_by else None, decision.digests, asked))
         return changes
 
     async def _put_off(self, claimed: Claim, error: Exception) -> None:

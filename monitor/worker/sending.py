@@ -127,6 +127,7 @@ def compose(due: Due, link: str) -> Message:
         standing=due.standing or due.to_state,
         opened_at=due.opened_at,
         thread=due.thread,
+        acted=due.acted,
     )
 
 

@@ -171,3 +171,48 @@ colour = "red"
 def test_routes_that_are_no_tables_are_told() -> None:
     with pytest.raises(RulesError, match=r"line 1: routes are tables"):
         parse("route = 1\n")
+
+
+def test_acts_are_read_and_do_nothing_unless_told_to() -> None:
+    careful, bold = parse(
+        """
+        [[act]]
+        request = "checkpoint"
+        severity = "warning"
+        match = {project = "math*", organ = "policy"}
+
+        [[act]]
+        request = "stop"
+        match = {detector = "non_finite"}
+        dry_run = false
+        """
+    ).acts
+    assert (careful.request, careful.severity, careful.dry_run) == ("checkpoint", "warning", True)
+    assert careful.matcher == {"project": "math*", "organ": "policy"}
+    assert (bold.request, bold.severity, bold.matcher, bold.dry_run) == ("stop", "critical", {"detector": "non_finite"}, False)
+
+
+def test_problems_of_acts_are_told_with_their_line() -> None:
+    text = """[[act]]
+request = "resume"
+severity = "watch"
+dry_run = "no"
+match = {detector = "non_finit"}
+when = "now"
+
+[[act]]
+match = {step = "1"}
+"""
+    with pytest.raises(RulesError) as caught:
+        parse(text)
+    told = {problem.line: problem.sentence for problem in caught.value.problems}
+    assert list(told) == [2, 3, 4, 5, 6, 8, 9]
+    assert "stop, checkpoint, pause, not 'resume'" in told[2] and "did you mean 'non_finite'?" in told[5] and "needs a request" in told[8]
+    with pytest.raises(RulesError, match=r"line 1: acts are tables"):
+        parse("act = 1\n")
+
+
+def test_a_route_for_a_detector_that_is_not_there_is_told() -> None:
+    with pytest.raises(RulesError, match=r"line 3: there is no detector 'no_signall'; did you mean 'no_signal'\?"):
+        parse('[[route]]\nchannels = ["slack"]\nmatch = {detector = "no_signall"}\n')
+    assert parse('[[route]]\nchannels = ["slack"]\nmatch = {detector = "los?"}\n').routes[0].matcher == {"detector": "los?"}
