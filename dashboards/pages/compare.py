@@ -114,8 +114,9 @@ def _partings(values: Sequence[Values]) -> list[list[Parting]]:
 
 
 def _charts(names: Sequence[str], everything: bool) -> list[Chart]:
-    """One chart per metric, so that colours can tell the runs apart."""
-    wanted = names if everything else [name for name in KEY if name in names]
+    """One chart per metric, so that colours can tell the runs apart; all of them where none is a key metric."""
+    known = [name for name in KEY if name in names]
+    wanted = known if known and not everything else names
     charts = [chart for name in wanted for chart in charts_for([name])]
     return sorted(charts, key=lambda chart: ORGANS.index(chart.organ))
 

@@ -7,26 +7,32 @@ Times are Unix seconds. JSON cannot carry non-finite numbers: they are null in `
 
 from __future__ import annotations
 
+import gzip
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from monitor.api.shared import Shared
 from monitor.store import queries, series
 
 MAX_RUNS = 20
 MAX_METRICS = 200
+SHARED_S = 1.0
+"""How old an answer may be that several pages share; they ask every two seconds."""
 
 
 def build_router(engine: AsyncEngine) -> APIRouter:
     """The route ``/live``, to be included under ``/api/v1``."""
     router = APIRouter(tags=["live"])
+    shared = Shared(SHARED_S)
 
     @router.get("/live", summary="New points of a page's charts")
     async def live(
+        request: Request,
         run: str = Query(description="run uids, comma-separated", max_length=4000),
         metrics: str = Query("", description="metric names, comma-separated", max_length=20000),
         new: str = Query("", description="names among them that the page has nothing of yet", max_length=20000),
@@ -35,16 +41,30 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         uids, names = split(run), split(metrics)
         if len(uids) > MAX_RUNS or len(names) > MAX_METRICS:
             raise HTTPException(422, f"A page shows at most {MAX_RUNS} runs and {MAX_METRICS} metrics at once; ask for fewer.")
-        async with engine.connect() as conn:
-            pulses = await queries.pulses(conn, uids)
-            if missing := [uid for uid in uids if uid not in {pulse.uid for pulse in pulses}]:
-                raise HTTPException(404, f"There is no run {missing[0]!r}.")
-            places = read_cursor(since, len(pulses))
-            runs = [await _run(conn, pulse, place, names, set(split(new))) for pulse, place in zip(pulses, places, strict=True)]
-        cursor = ",".join(f"{pulse.seq}w{answer['width']}" for pulse, answer in zip(pulses, runs, strict=True))
-        return reply({"cursor": cursor, "now": time.time(), "runs": runs})
+        question = run, metrics, new, since
+
+        async def plain() -> bytes:
+            return await shared.answer(question, lambda: _answer(engine, uids, names, set(split(new)), since))
+
+        async def packed() -> bytes:
+            return gzip.compress(await plain(), mtime=0)
+
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return stored(await plain())
+        return stored(await shared.answer((*question, "gzip"), packed), {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
 
     return router
+
+
+async def _answer(engine: AsyncEngine, uids: Sequence[str], names: Sequence[str], new: set[str], since: str) -> bytes:
+    async with engine.connect() as conn:
+        pulses = await queries.pulses(conn, uids)
+        if missing := [uid for uid in uids if uid not in {pulse.uid for pulse in pulses}]:
+            raise HTTPException(404, f"There is no run {missing[0]!r}.")
+        places = read_cursor(since, len(pulses))
+        runs = [await _run(conn, pulse, place, names, new) for pulse, place in zip(pulses, places, strict=True)]
+    cursor = ",".join(f"{pulse.seq}w{answer['width']}" for pulse, answer in zip(pulses, runs, strict=True))
+    return msgspec.json.encode({"cursor": cursor, "now": time.time(), "runs": runs})
 
 
 def split(text: str) -> list[str]:
@@ -54,7 +74,12 @@ def split(text: str) -> list[str]:
 
 def reply(value: Any) -> Response:
     """``value`` as a JSON answer that no cache may keep."""
-    return Response(msgspec.json.encode(value), media_type="application/json", headers={"Cache-Control": "no-store"})
+    return stored(msgspec.json.encode(value))
+
+
+def stored(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON that no cache may keep."""
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store", **(headers or {})})
 
 
 def read_cursor(text: str, runs: int) -> list[tuple[int, int]]:
