@@ -63,9 +63,17 @@ def test_plans_that_cannot_be_carried_out(text: str, word: str, tmp_path: Path) 
         planned(text, tmp_path)
 
 
-@pytest.mark.parametrize("path", sorted(Path(bench.__file__).with_name("corpora").glob("*.toml")), ids=lambda path: path.stem)
-def test_the_plans_of_our_own_corpora_hold_every_fault_twice(path: Path) -> None:
-    faults = [spec.preset for spec in plan.read(path, [], {}) if spec.load().kind == "fault"]
+CORPORA = Path(bench.__file__).with_name("corpora")
+
+
+def test_no_run_is_in_two_of_our_own_corpora() -> None:
+    keys = [{repr((spec.preset, spec.load().config, spec.load().fault)) for spec in plan.read(path, [], {})} for path in CORPORA.glob("*.toml")]
+    assert len(keys) == 3 and len(set.union(*keys)) == sum(map(len, keys))
+
+
+@pytest.mark.parametrize("name", ["dev", "fresh"])
+def test_our_own_corpora_hold_every_fault_twice(name: str) -> None:
+    faults = [spec.preset for spec in plan.read(CORPORA / f"{name}.toml", [], {}) if spec.load().kind == "fault"]
     assert {faults.count(name) for name in presets.names() if presets.load(name).kind == "fault"} == {2}
 
 
