@@ -29,6 +29,7 @@ WATCHED = frozenset(
         *(name for names in SHOWN.values() for name in names),
         *TASK_FALLBACKS,
         "opt.lr",
+        "len.completion.p50",
         "group.all_pass_frac",
     )
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from monitor.detect import cause
+import math
+
+from monitor.detect import cause, stats
 from monitor.detect.contract import Detector, Finding
-from monitor.detect.strain import Strain
+from monitor.detect.strain import GAP, Strain
 from monitor.detect.view import View
 from monitor.detect.words import called, upper
 
@@ -20,6 +22,8 @@ SURE = 8.0
 """Noise units of the strongest strain from which three signs on one row are enough."""
 SPIKY = ("kl", "grad", "repetition", "weights", "mismatch")
 """Groups whose single rows spike in healthy runs."""
+FEW_SEQUENCES = 48
+"""Batches smaller than this are made by a handful of rollouts: what they show must last for 3 of 5 rows while the reward stands."""
 MOVED = ("kl", "grad", "entropy")
 """Groups that tell what a batch did to the policy; weights and mismatch tell only how the batch was, and clipping may have kept it harmless."""
 LEAP = 8.0
@@ -39,21 +43,39 @@ def support(view: View, *own: str) -> list[str]:
 
 def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
-    reward has fallen. The own gate must hold on 2 of 3 rows. One row is enough when two other signs hold on it, one of them sure and not all
-    of them what rambling rollouts do; or when the group does not spike by itself and its gate is extreme or the reward dips."""
+    reward has fallen. The own gate must hold on 2 of 3 rows, on 3 of 5 where the batch is small; a few rambling rollouts of a small batch, whose
+    median length has not moved, are watched. One row is enough when two other signs hold on it, one of them sure and not all of them what
+    rambling rollouts do; or when the group does not spike by itself and its gate is extreme or the reward dips."""
     others = view.others(*own)
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
     signs = len(support(view, *own))
-    settled = view.held(group, 3) >= 2 or (group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
+    few = (view.now("batch.sequences") or math.inf) < FEW_SEQUENCES
+    lasting = view.held(group, 5) >= 3 if few and not dip else view.held(group, 3) >= 2
+    settled = lasting or (group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
         return "watch" if settled else None
     odd_batch = not dip and {group, *(s.group for s in others)} <= set(RAMBLING)
+    if odd_batch and few and _typical_length(view):
+        return "watch" if settled else None
     leap = dip or max((s.factor for s in view.strains.values() if s.group in MOVED), default=0.0) >= LEAP
     together = signs >= 2 and not odd_batch and leap and max(s.z for s in view.strains.values()) >= SURE
     if signs and (settled or together) and not view.resumed:
         return "critical" if outcome is not None and outcome.fallen else "warning"
     return "watch" if view.held(group, 5) >= 3 else None
+
+
+def _typical_length(view: View) -> bool:
+    """Whether the median length is logged and where it was: then only a few of the rollouts ramble."""
+    median = view.series("len.completion.p50")
+    if view.now(median.name) is None or len(median.x) < 6:
+        return False
+    usual = stats.median(median.x[: -min(GAP, len(median.x) // 2)])
+    return usual > 0 and usual / TYPICAL < stats.mean(median.x[-3:]) < usual * TYPICAL
+
+
+TYPICAL = 1.25
+"""Factor within which the median length has not moved."""
 
 
 def from_strain(view: View, detector: Detector, title: str, groups: tuple[str, ...], own: tuple[str, ...] = ()) -> Finding | None:

@@ -175,3 +175,18 @@ def test_a_single_odd_batch_is_watched_and_what_leaps_or_lasts_is_told() -> None
 
     assert not told(1, 5.0)
     assert told(2, 5.0) and told(1, 40.0)
+
+
+def test_a_few_rambling_rollouts_of_a_small_batch_are_watched_and_a_large_or_long_answering_one_is_told() -> None:
+    def told(sequences: float, median: float) -> bool:
+        def rambling(age: int, row: dict[str, float]) -> dict[str, float]:
+            typical = {"batch.sequences": sequences, "len.completion.p50": median}
+            return {**typical, "len.completion.mean": 900.0, "rep.ngram_frac": 0.5} if 20 <= age < 24 else {**typical, "len.completion.p50": 380.0}
+
+        quiet = {"rep.ngram_frac": 0.05, "batch.sequences": sequences, "len.completion.p50": 380.0}
+        rows = [{**quiet, **row} if i < AT else row for i, row in enumerate(Example("", "", lambda age, row: {**quiet, **rambling(age, row)}).rows())]
+        return bool(alarms(walk(rows)))
+
+    assert not told(16, 390.0)
+    assert told(256, 390.0)
+    assert told(16, 800.0)
