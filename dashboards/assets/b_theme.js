@@ -16,7 +16,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("vitals-theme")));
 
   const KEYS = [
-    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["g d", "deliveries"], ["g s", "settings"], ["/", "search runs"], ["j k", "next, previous run or section"],
+    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["g d", "deliveries"], ["g s", "settings"], ["/", "search runs or charts"], ["j k", "next, previous run or section"],
     ["Enter", "open the run"], ["x", "mark a run for comparison"], ["t", "change the theme"], ["?", "this list"],
   ];
 
@@ -79,7 +79,7 @@
     else if (key === "t") choose(CHOICES[(CHOICES.indexOf(chosen()) + 1) % CHOICES.length]);
     else if (key === "?") help();
     else if (key === "/") {
-      const field = document.getElementById("fleet-search");
+      const field = document.querySelector("#fleet-search, #chart-search");
       event.preventDefault();
       if (field) field.focus();
       else { go("f"); whenThere("#fleet-search", (found) => found.focus()); }

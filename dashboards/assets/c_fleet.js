@@ -101,11 +101,12 @@
       this.sparks = new Map();
       this.sparkAt = new Map();
       this.rows = new Map();
-      this.marked = new Set();
+      this.marked = new Set(v.address.get("mark").split(",").filter(Boolean).map(decodeURIComponent));
       this.folded = new Set();
       this.cursor = null;
       this.visible = new Set();
       skeleton(this.root);
+      this.tellMarked();
       this.body = this.root.querySelector("tbody");
       this.watch = new IntersectionObserver((entries) => {
         for (const entry of entries) entry.isIntersecting ? this.visible.add(entry.target.dataset.run) : this.visible.delete(entry.target.dataset.run);
@@ -310,6 +311,11 @@
     mark(uid, on) {
       on ? this.marked.add(uid) : this.marked.delete(uid);
       for (const row of this.rows.values()) if (row.dataset.run === uid) row.querySelector("[data-mark]").checked = on;
+      v.address.set({ mark: [...this.marked].map(encodeURIComponent).join(",") });
+      this.tellMarked();
+    }
+
+    tellMarked() {
       const button = this.root.querySelector("#fleet-compare");
       button.disabled = this.marked.size < 2;
       button.textContent = this.marked.size > 1 ? `Compare ${this.marked.size}` : "Compare";
@@ -332,7 +338,7 @@
         const [now, down] = this.sorting();
         v.address.set({ sort: now === key && !down ? `-${key}` : key });
         this.draw(new Set());
-      } else if (event.target.closest("[data-clear]")) { v.address.set({ severity: "", ...Object.fromEntries(FILTERS.map((key) => [key, ""])) }); skeleton(this.root); this.body = this.root.querySelector("tbody"); this.rows.clear(); v.poll(); }
+      } else if (event.target.closest("[data-clear]")) { v.address.set({ severity: "", ...Object.fromEntries(FILTERS.map((key) => [key, ""])) }); skeleton(this.root); this.tellMarked(); this.body = this.root.querySelector("tbody"); this.rows.clear(); v.poll(); }
       else if (event.target.closest("#fleet-compare")) v.go(`${v.base}compare?runs=${[...this.marked].map(encodeURIComponent).join(",")}`);
       else if (row && !event.target.closest("a, input, button") && !String(getSelection())) row.querySelector("th a").click();
     }

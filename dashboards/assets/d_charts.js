@@ -181,6 +181,7 @@ vitals.charts = (function () {
       if (empty) return;
       await lib.react(this.plot, figure.data, figure.layout, { displayModeBar: false, responsive: true, showTips: false, doubleClick: false });
       if (!this.bound) this.bind(view);
+      this.card.dataset.severity = this.ill(view);
       this.values(view);
       if (this.sheet && !this.sheet.hidden) this.table();
     }
@@ -373,6 +374,12 @@ vitals.charts = (function () {
       return { shapes, annotations };
     }
 
+    /** The severity of the worst open alert about a metric of this chart; empty without one. */
+    ill(view) {
+      const open = view.marks.filter((mark) => mark.kind === "alert" && mark.end == null && this.metrics.includes(mark.metric)).map((mark) => mark.severity);
+      return open.includes("critical") ? "critical" : open.includes("warning") ? "warning" : "";
+    }
+
     /** Where the first line lay in healthy runs of this kind, where that is known and the axis has a place for it. */
     normal(view) {
       const found = view.normal && view.normal[this.metrics[0]];
@@ -412,7 +419,8 @@ vitals.charts = (function () {
         if (text) said.push(`${template.name} ${text}`);
       });
       const normal = this.normal(view);
-      const range = normal ? `${this.format(normal.low)} to ${this.format(normal.high)}` : "";
+      const short = this.format === v.percent ? v.percent : v.brief;
+      const range = normal ? `${short(normal.low)} to ${short(normal.high)}` : "";
       const node = this.card.querySelector(".normal");
       if (node && node.dataset.range !== range) {
         node.dataset.range = range;

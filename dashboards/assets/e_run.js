@@ -91,6 +91,18 @@
         });
       }
       on(this.root.querySelector("#unzoom"), "click", () => this.zoomed(null, null));
+      const newest = this.root.querySelector("#newest");
+      if (newest) {
+        newest.value = v.address.get("newest");
+        this.newest = Number(newest.value) || 0;
+        on(newest, "change", () => {
+          this.zoomed(null, null);
+          this.newest = Number(newest.value) || 0;
+          v.address.set({ newest: newest.value });
+          this.follow();
+        });
+      }
+      this.findField(on);
       on(this.root, "click", (event) => {
         const button = event.target.closest("[data-pick]");
         if (button && button.dataset.pick !== "") this.readStep(Number(button.dataset.pick), true);
@@ -101,6 +113,29 @@
       const zoom = v.address.get("zoom").split("-").map(Number);
       if (zoom.length === 2 && zoom[0] < zoom[1]) this.wish = zoom;
       this.needAxis().then(() => this.grant());
+    }
+
+    /** A field that leaves only the charts whose title, metrics or part of the run hold its words. */
+    findField(on) {
+      const place = this.root.querySelector("#find");
+      if (!place) return;
+      place.innerHTML = `<label class="field"><span class="glyph glyph-search" aria-hidden="true"></span><span class="hidden">Find a chart</span>
+        <input id="chart-search" type="search" placeholder="Find a chart" autocomplete="off" spellcheck="false" value="${v.escape(v.address.get("chart"))}"></label><span class="dim" role="status"></span>`;
+      const field = place.querySelector("input");
+      on(field, "input", () => { v.address.set({ chart: field.value.trim() }); this.find(field.value); });
+      on(field, "keydown", (event) => { if (event.key === "Escape") field.blur(); });
+      if (field.value) this.find(field.value);
+    }
+
+    find(text) {
+      const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const { card, spec } of this.charts) {
+        const told = [spec.title, ...spec.metrics, card.closest("section")?.getAttribute("aria-label")].join(" ").toLowerCase();
+        card.hidden = !words.every((word) => told.includes(word));
+      }
+      for (const section of this.root.querySelectorAll("section[id^=organ-]")) section.hidden = !section.querySelector(".chart:not([hidden])");
+      const shown = this.charts.filter(({ card }) => !card.hidden).length;
+      this.root.querySelector("#find [role=status]").textContent = words.length ? `${shown} of ${this.charts.length}` : "";
     }
 
     stop() {
@@ -139,7 +174,7 @@
         if (chart.dirty) this.queue(chart);
       }
       if (fresh) v.poll();
-      if (this.range) this.refine(this.range);
+      if (this.range) this.refine();
     }
 
     async poll() {
@@ -163,8 +198,9 @@
       }
       this.touch(changed, grown);
       this.grant();
+      if (grown) this.follow();
       const follows = this.range && (!before || (grown && this.range[1] >= before && Date.now() - this.refined > REFINE_EVERY_MS));
-      if (follows) this.refine(this.range, true);
+      if (follows) this.refine(true);
       if (this.runs.length === 1) this.head(answer.runs[0]);
       await this.heatMaps();
       await this.readNormal();
@@ -284,16 +320,32 @@
       this.shown = from == null ? null : [from, to];
       this.fine = {};
       this.asked = {};
+      this.epoch = (this.epoch || 0) + 1;
       this.range = from == null ? null : this.stepsOf(this.runs[0], from, to);
       this.root.querySelector("#unzoom").hidden = from == null;
       this.redrawAll();
-      if (this.range) this.refine(this.range);
+      if (this.range) this.refine();
       else v.poll();
     }
 
-    /** A zoom by hand is kept in the address, as steps of the first run. */
+    /** Keeps the newest steps in view as the run goes on, where that was chosen. */
+    follow() {
+      if (!this.newest || !this.lastStep) return;
+      const range = [Math.max(0, this.lastStep - this.newest), this.lastStep];
+      if (!this.range) { this.wish = range; this.grant(); return; }
+      this.range = range;
+      this.shown = range.map((step) => this.toX(this.runs[0], step));
+      if (Date.now() - this.refined > REFINE_EVERY_MS) this.refine(true);
+      this.redrawAll();
+    }
+
+    /** A zoom by hand is kept in the address, as steps of the first run; it ends the following of the newest. */
     zoomed(from, to) {
       this.zoom(from, to);
+      this.newest = 0;
+      const field = this.root.querySelector("#newest");
+      if (field && from != null) field.value = "";
+      v.address.set({ newest: "" });
       v.address.set({ zoom: this.range ? this.range.join("-") : "" });
     }
 
@@ -308,8 +360,9 @@
     stepsOf(run, from, to) { return [Math.max(0, Math.floor(this.toStep(run, from))), Math.ceil(this.toStep(run, to))]; }
 
     /** Reads what the charts in view show in full; `again` also what was read before. */
-    async refine(range, again) {
+    async refine(again) {
       this.refined = Date.now();
+      const epoch = this.epoch;
       const names = [...new Set(this.charts.filter((chart) => chart.visible && chart.spec.kind !== "heat").flatMap((chart) => chart.metrics))];
       const coarse = [...this.tracks.values()].filter((track) => track.width > 1);
       const read = await Promise.all(coarse.map(async (track) => {
@@ -320,10 +373,10 @@
         const [first, last] = this.stepsOf(track.uid, ...this.shown);
         const pad = Math.ceil((last - first) * 0.1);
         const found = await v.api(`runs/${encodeURIComponent(track.uid)}/series`, { metrics: metrics.join(","), first: Math.max(0, first - pad), last: last + pad });
-        if (this.range === range) this.fine[track.uid] = { ...this.fine[track.uid], ...found.series };
+        if (this.epoch === epoch) this.fine[track.uid] = { ...this.fine[track.uid], ...found.series };
         return true;
       }));
-      if (this.range !== range || !read.some(Boolean)) return;
+      if (this.epoch !== epoch || !read.some(Boolean)) return;
       await this.heatMaps();
       this.redrawAll();
     }

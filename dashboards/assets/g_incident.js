@@ -31,8 +31,7 @@
       const before = this.lastStep;
       const answer = await super.poll();
       if (this.stopped) return answer;
-      if (!before && this.range) this.refine(this.range);
-      if (before && this.lastStep !== before && Date.now() - this.readAt > REREAD_MS) this.reread();
+            if (before && this.lastStep !== before && Date.now() - this.readAt > REREAD_MS) this.reread();
       return answer;
     }
 

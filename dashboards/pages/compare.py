@@ -145,7 +145,8 @@ def _tools(query: Query, everything: bool) -> Any:
     other = urlencode({key: value for key, value in query.items() if key != "all"} | ({} if everything else {"all": "1"}))
     switch = dcc.Link("Key metrics only" if everything else "Every metric", href=f"?{other}", className="small")
     whole = html.Button("Whole run", id="unzoom", className="button", hidden=True)
-    tools = html.Div([select("axis", "Horizontal axis", AXES), select("smooth", "Smoothing", SMOOTHING), whole], className="tools")
+    choices = [select("axis", "Horizontal axis", AXES), select("smooth", "Smoothing", SMOOTHING)]
+    tools = html.Div([html.Div(id="find", className="find"), *choices, whole], className="tools")
     return html.Div([html.Div([html.H2("Curves"), switch], className="jump"), tools], className="toolbar")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
@@ -18,6 +18,7 @@ from monitor.store import heat, queries, series
 from monitor.store.queries import Connection, EventView, RunView
 
 AXES = (("step", "Step"), ("tokens", "Tokens"), ("elapsed", "Elapsed"), ("time", "Wall time"))
+NEWEST = (("", "Whole run"), ("100", "Newest 100 steps"), ("1000", "Newest 1,000"), ("10000", "Newest 10,000"))
 SMOOTHING = (("0", "No smoothing"), ("5", "Smooth 5"), ("20", "Smooth 20"), ("80", "Smooth 80"))
 
 
@@ -41,7 +42,8 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
         [
             _head(house, run),
             html.Section(verdict.banner(run, alerts, organs), id="verdict", className="verdict", **{"aria-label": "Verdict"}),
-            _tools(uid, organs, bool(steps)),
+            _view(uid),
+            _tools(organs, bool(steps)),
             html.Div(id="marks", hidden=True, **{"data-marks": attribute(figures.marks(alerts, events))}),
             *(_organ(organ, [chart for chart in charts if chart.organ == organ]) for organ in organs),
             *([] if charts else [_waiting(run)]),
@@ -113,7 +115,7 @@ async def _moment(conn: Connection, run: RunView, wanted: dict[str, Any]) -> rol
 
 
 def _head(house: House, run: RunView) -> Any:
-    facts = [html.A(run.project, href=f"{house.base}?project={run.project}")]
+    facts = [html.A(run.project, href=f"{house.base}?{urlencode({'project': run.project})}")]
     if run.algorithm:
         facts.append(html.Span(run.algorithm.upper()))
     facts.append(html.Span(["step ", html.B(f"{run.last_step:,}" if run.last_step is not None else "–", id="head-step")]))
@@ -121,6 +123,7 @@ def _head(house: House, run: RunView) -> Any:
         facts.append(html.Span(f"{1 / run.speed:.3g} s per step" if run.speed < 1 else f"{run.speed:.3g} steps per second"))
     facts.append(html.Span(["last batch ", html.Span(moment(run.last_seen_at, age=True), id="head-seen")]))
     facts.append(html.Span(["started ", moment(run.created_at)]))
+    facts.append(html.A("compare with others", href=f"{house.base}?{urlencode({'project': run.project, 'mark': quote(run.uid, safe='')})}"))
     if run.end_reason:
         facts.append(html.Span(run.end_reason))
     return html.Div(
@@ -134,7 +137,7 @@ def _head(house: House, run: RunView) -> Any:
     )
 
 
-def _tools(uid: str, organs: Sequence[str], has_rollouts: bool) -> Any:
+def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:
     links = [html.A(TITLES[organ], href=f"#organ-{organ}", **{"data-organ": organ}) for organ in organs]
     if has_rollouts:
         links.append(html.A("Rollouts", href="#rollouts"))
@@ -144,16 +147,20 @@ def _tools(uid: str, organs: Sequence[str], has_rollouts: bool) -> Any:
             html.Nav(links, className="jump", **{"aria-label": "On this page"}),
             html.Div(
                 [
-                    select("axis", "Horizontal axis", AXES),
-                    select("smooth", "Smoothing", SMOOTHING),
                     html.Button("Whole run", id="unzoom", className="button", hidden=True),
-                    *([_export(uid)] if organs else []),
+                    html.Div(id="find", className="find"),
                 ],
                 className="tools",
             ),
         ],
         className="toolbar",
     )
+
+
+def _view(uid: str) -> Any:
+    """How all charts are drawn, and the run as a file."""
+    choices = [select("axis", "Horizontal axis", AXES), select("smooth", "Smoothing", SMOOTHING), select("newest", "Steps shown", NEWEST)]
+    return html.Div([*choices, _export(uid)], className="tools viewbar")
 
 
 def _export(uid: str) -> Any:

@@ -33,6 +33,10 @@ _TOUCHING = """(card) => {
   return boxes('.xtick').flatMap((x) => boxes('.ytick').filter((y) => touch(x, y)).map((y) => [x.x, x.y, y.x, y.y]));
 }"""
 
+_SHOWN = """([from, to]) => {
+  const range = document.querySelector('#chart-m-entropy-mean .plot').layout?.xaxis.range;
+  return range && range[0] === from && range[1] === to;
+}"""
 _FINE = """([from, to]) => {
   const plot = document.querySelector('#chart-m-entropy-mean .plot');
   const { range } = plot.layout?.xaxis || {};
@@ -167,6 +171,45 @@ def test_axes_and_smoothing_are_in_the_address(site: Any, visit: Visit) -> None:
     page.select_option("#axis", "time")
     page.wait_for_function("document.querySelector('#chart-m-entropy-mean .plot').layout.xaxis.type === 'date'")
     assert "axis=time" in page.url
+
+
+def test_the_newest_steps_stay_in_view(site: Any, visit: Visit) -> None:
+    story = Story(site, "goes-on", healthy, seed=21).open().steps(0, 1500, hists=False, rollouts=0)
+    page = visit(site, "/run/goes-on?newest=100")
+    drawn(page, "m-entropy-mean")
+    page.wait_for_function(_SHOWN, arg=[1399, 1499])
+    page.wait_for_function(_STRIDE, arg=1)
+    story.steps(1500, 1550, hists=False, rollouts=0)
+    page.wait_for_function(_SHOWN, arg=[1449, 1549])
+    page.select_option("#newest", "")
+    page.wait_for_function("document.querySelector('#chart-m-entropy-mean .plot').layout.xaxis.range[0] === 0")
+    assert "newest" not in page.url
+
+
+def test_charts_are_found_by_their_words(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns")
+    drawn(page, "m-entropy-mean")
+    page.keyboard.press("/")
+    page.keyboard.type("policy kl")
+    page.wait_for_function("document.querySelectorAll('.chart:not([hidden])').length === 1")
+    assert page.locator("#chart-m-kl-ref-k3").is_visible() and not page.locator("#organ-reward").is_visible()
+    assert "chart=policy+kl" in page.url and "1 of" in page.inner_text("#find")
+    page.reload()
+    page.wait_for_function("document.querySelectorAll('.chart:not([hidden])').length === 1")
+    drawn(page, "m-kl-ref-k3")
+    page.fill("#chart-search", "")
+    page.wait_for_function("document.querySelectorAll('.chart:not([hidden])').length > 10")
+
+
+def test_a_run_leads_to_its_comparison(site: Any, visit: Visit) -> None:
+    page = visit(site, "/run/learns")
+    page.get_by_role("link", name="compare with others").click()
+    page.wait_for_selector(".fleet tbody tr")
+    assert page.get_by_role("checkbox", name="Compare learns").is_checked()
+    page.get_by_role("checkbox", name="Compare goblin-bonus").check()
+    assert "mark=learns%2Cgoblin-bonus" in page.url
+    page.get_by_role("button", name="Compare 2").click()
+    page.get_by_role("heading", name="Where they part").wait_for()
 
 
 def test_heat_map_and_table(site: Any, visit: Visit) -> None:
