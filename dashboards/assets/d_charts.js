@@ -400,7 +400,7 @@ vitals.charts = (function () {
       const every = Math.max(1, Math.round(bins / 5));
       const ticks = Array.from({ length: bins + 1 }, (_, i) => i).filter((i) => (i + map.first_bin) % every === 0);
       const layout = this.layout(view);
-      layout.yaxis = { ...layout.yaxis, type: "linear", range: [-0.5, bins - 0.5], tickmode: "array", tickvals: ticks.map((i) => i - 0.5), ticktext: ticks.map((i) => v.number(edge(map.first_bin + i))), showgrid: false };
+      layout.yaxis = { ...layout.yaxis, type: "linear", range: [-0.5, bins - 0.5], tickmode: "array", tickvals: ticks.map((i) => i - 0.5), ticktext: ticks.map((i) => v.brief(edge(map.first_bin + i))), showgrid: false };
       const data = [{ ...this.spec.figure.data[0], meta: undefined, x: map.x.map((step) => view.toX(run, step + map.width / 2)), y: Array.from({ length: bins }, (_, i) => i), z, text,
         customdata: Array.from({ length: bins }, () => map.x), hovertemplate: "%{text}<extra></extra>", colorscale: c.heat.map((colour, i) => [i / (c.heat.length - 1), colour]), zmin: 0 }];
       return { data, layout };

@@ -467,7 +467,7 @@
 
   v.merged = merged;
   v.Board = Board;
-  v.page("run", (root) => new Board(root));
+  v.page("run", (root) => { v.runActs(root); return new Board(root); });
   v.page("compare", (root) => new Board(root));
 
   /** A page whose data-stamp is what it was made from, and whose data-hears names the store that makes Dash read it again. */

@@ -16,6 +16,7 @@ from dashboards.words import STATES, attribute, moment, pairs
 from monitor.metrics import ORGANS
 from monitor.store import heat, queries, series
 from monitor.store.queries import Connection, EventView, RunView
+from monitor.wire import OUTCOMES, REQUESTS
 
 AXES = (("step", "Step"), ("tokens", "Tokens"), ("elapsed", "Elapsed"), ("time", "Wall time"))
 NEWEST = (("", "Whole run"), ("100", "Newest 100 steps"), ("1000", "Newest 1,000"), ("10000", "Newest 10,000"))
@@ -35,12 +36,13 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
         alerts = await queries.alerts(conn, run_uid=uid)
         events = await queries.events(conn, run.id)
         steps = await queries.rollout_steps(conn, run.id)
+        asked = await queries.open_requests(conn, run.id)
     charts = charts_for(names, hists, task=run.task_reward, aux=run.aux_rewards)
     organs = [organ for organ in ORGANS if any(chart.organ == organ for chart in charts)]
     begins = [[attempt.segment, attempt.first_step or 0] for attempt in attempts]
     return html.Div(
         [
-            _head(house, run),
+            _head(house, run, asked),
             html.Section(verdict.banner(run, alerts, organs), id="verdict", className="verdict", **{"aria-label": "Verdict"}),
             _view(uid),
             _tools(organs, bool(steps)),
@@ -114,7 +116,7 @@ async def _moment(conn: Connection, run: RunView, wanted: dict[str, Any]) -> rol
     return rollouts.moment_of(step, width if isinstance(width, int) else 1, alerts, await queries.events(conn, run.id))
 
 
-def _head(house: House, run: RunView) -> Any:
+def _head(house: House, run: RunView, asked: Sequence[str]) -> Any:
     facts = [html.A(run.project, href=f"{house.base}?{urlencode({'project': run.project})}")]
     if run.algorithm:
         facts.append(html.Span(run.algorithm.upper()))
@@ -129,12 +131,29 @@ def _head(house: House, run: RunView) -> Any:
     return html.Div(
         [
             html.Div(
-                [html.H1(run.label or run.name), html.Span(STATES.get(run.state, run.state), id="head-state", className=f"state state-{run.state}")]
+                [
+                    html.H1(run.label or run.name),
+                    html.Span(STATES.get(run.state, run.state), id="head-state", className=f"state state-{run.state}"),
+                    html.Div(id="run-acts", className="run-acts", **{"data-acts": attribute(_acts(run, asked))}),
+                ]
             ),
             html.Div(facts, className="facts-line dim"),
         ],
         className="head",
     )
+
+
+def _acts(run: RunView, asked: Sequence[str]) -> dict[str, Any]:
+    """What the browser needs to let people tell the run something."""
+    return {
+        "name": run.name,
+        "label": run.label or "",
+        "outcome": run.outcome or "",
+        "outcomes": OUTCOMES,
+        "running": run.state == "running",
+        "accepts": [kind for kind in REQUESTS if kind in run.accepts],
+        "asked": list(asked),
+    }
 
 
 def _tools(organs: Sequence[str], has_rollouts: bool) -> Any:

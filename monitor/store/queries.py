@@ -16,7 +16,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.alerts.book import is_alarm
 from monitor.alerts.incident import held_by
-from monitor.store.tables import alert, channel, delivery, evaluation, event, incident, note, point, rollout, run, segment, silence, transition
+from monitor.store.tables import (
+    alert,
+    channel,
+    delivery,
+    evaluation,
+    event,
+    incident,
+    note,
+    point,
+    request,
+    rollout,
+    run,
+    segment,
+    silence,
+    transition,
+)
 
 Database = AsyncEngine
 Connection = AsyncConnection
@@ -67,6 +82,7 @@ class RunView:
     config: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    accepts: tuple[str, ...] = ()
     outcome: str | None = None
 
 
@@ -213,7 +229,7 @@ _urgency = case({name: place for place, name in enumerate(SEVERITY_ORDER)}, valu
 
 
 def _runs(*, detail: bool) -> Select[Any]:
-    extra = [run.c.config, run.c.environment, run.c.dropped] if detail else []
+    extra = [run.c.config, run.c.environment, run.c.dropped, run.c.accepts] if detail else []
     return (
         select(
             run.c.id,
@@ -254,6 +270,7 @@ def _run_view(row: Row[Any]) -> RunView:
     values = dict(row._mapping)
     values["aux_rewards"] = tuple(values["aux_rewards"])
     values["tags"] = tuple(values["tags"])
+    values["accepts"] = tuple(values.get("accepts", ()))
     values["speed"] = None if values["speed"] is None else float(values["speed"])
     return RunView(**values)
 
@@ -334,6 +351,12 @@ async def pulses(conn: AsyncConnection, uids: Sequence[str]) -> list[Pulse]:
     )
     found = {row.uid: Pulse(*row) for row in await conn.execute(query)}
     return [found[uid] for uid in dict.fromkeys(uids) if uid in found]
+
+
+async def open_requests(conn: AsyncConnection, run_id: int) -> list[str]:
+    """What the run was asked for and has not done yet, oldest first."""
+    query = select(request.c.kind).where(request.c.run_id == run_id, request.c.done_at.is_(None)).order_by(request.c.id)
+    return list(await conn.scalars(query))
 
 
 async def segments(conn: AsyncConnection, run_id: int) -> list[Segment]:

@@ -98,6 +98,7 @@ class Story:
             "algorithm": "grpo",
             "config": {"lr": 5e-4, "seed": seed, "task": {"tests": 4}},
             "tags": ["demo"],
+            "accepts": ["stop", "checkpoint"],
             **start,
         }
 

@@ -212,6 +212,32 @@ def test_a_run_leads_to_its_comparison(site: Any, visit: Visit) -> None:
     page.get_by_role("heading", name="Where they part").wait_for()
 
 
+def test_a_person_tells_the_run_what_it_came_to_its_name_and_to_stop(site: Any, visit: Visit) -> None:
+    Story(site, "is-told", healthy, seed=41).open().steps(0, 5)
+    page = visit(site, "/run/is-told")
+    acts = page.locator("#run-acts")
+    acts.locator("summary").click()
+    acts.get_by_label("It came to").select_option("flat")
+    page.wait_for_function("document.getElementById('toast').textContent.includes('flat')")
+    acts.get_by_label("It is shown as").fill("The flat one")
+    acts.get_by_role("button", name="Save").click()
+    page.wait_for_function("document.querySelector('h1').textContent === 'The flat one'")
+    assert [button.inner_text() for button in acts.locator("[data-ask]").all()] == ["Stop", "Checkpoint"]
+    acts.get_by_role("button", name="Stop").click()
+    acts.get_by_role("button", name="Really stop it").click()
+    acts.get_by_text("Asked to stop").wait_for()
+    page.reload()
+    page.wait_for_selector("#run-acts summary")
+    assert page.inner_text("h1") == "The flat one"
+    page.locator("#run-acts summary").click()
+    assert page.locator("#run-acts .outcome").input_value() == "flat" and page.locator("[data-ask=stop]").is_disabled()
+    with expected_failures(page):
+        page.route("**/outcome", lambda route: route.fulfill(status=503, json={"error": "The database is away."}))
+        page.locator("#run-acts .outcome").select_option("hacked")
+        page.get_by_text("The database is away.").wait_for()
+    assert page.locator("#run-acts .outcome").input_value() == "flat"
+
+
 def test_heat_map_and_table(site: Any, visit: Visit) -> None:
     page = visit(site, "/run/learns")
     page.locator("#chart-m-len-completion-hist").scroll_into_view_if_needed()
