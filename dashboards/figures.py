@@ -13,7 +13,7 @@ from dashboards.charts import Chart, Line
 from dashboards.verdict import onset, title_of
 from monitor.store.queries import AlertView, EventView
 
-SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault", "act")
+SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault", "act", "late_rows")
 """Kinds that change how curves are to be read. Checkpoints are too many to draw; the list of events has them."""
 
 

@@ -103,7 +103,8 @@ class Event:
 class Batch:
     """``POST /api/v1/runs/{run}/batches``. ``seq`` counts the attempt's batches from 1.
 
-    ``dropped`` counts by kind what the client had to shed since the attempt began (cumulative, so that a re-send adds nothing).
+    ``dropped`` counts by kind what the client had to shed since the attempt began (cumulative, so that a re-send adds nothing). ``sent_at`` is the
+    time of the client's clock now: by how much rows are late is told by it, whatever is wrong with that clock.
     """
 
     attempt: str
@@ -112,6 +113,7 @@ class Batch:
     rollouts: list[Rollout] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
+    sent_at: float | None = None
 
 
 @dataclass(slots=True)

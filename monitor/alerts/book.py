@@ -24,6 +24,9 @@ ALARMS = ("warning", "critical")
 PRESENCE = ("stalled", "lost", "crashed")
 """Alerts about rows that do not come: raised by the clock, over with the next row."""
 
+LATE = "late rows"
+"""Holds the alarms of rows that arrive long after they were logged, in the place of a detector that explains them."""
+
 _NAMESPACE = uuid.UUID("6e0f5a4e-58a4-5d3c-9b8a-0d4d8c3b7a11")
 
 
@@ -95,13 +98,15 @@ class Episode:
 class Book:
     """The alerts of one run: the latest episode of each detector, in the order in which the detectors first spoke.
 
-    ``incidents`` counts the incidents so far; the newest last grew at the row ``grown_index``.
+    ``incidents`` counts the incidents so far; the newest last grew at the row ``grown_index``. ``late``: the rows arrive long after they were
+    logged, and nobody is told of what they show.
     """
 
     run: str
     episodes: Mapping[str, Episode] = field(default_factory=dict)
     incidents: int = 0
     grown_index: int = -1
+    late: bool = False
 
     @property
     def open(self) -> tuple[Episode, ...]:
@@ -127,7 +132,7 @@ class Transition:
     ``uid`` is what receivers deduplicate by, ``alert`` the episode's uid, ``severity`` the highest it reached so far. ``finding`` is what raised
     it or, for a closing, what it was about. ``incident`` is the uid of its incident, the ``incident_number``-th of the run, or empty and 0.
     ``alarms`` says whether people are told by
-    default: an alarm begins or rises unless ``held_by`` explains it, or one that was told ends.
+    default: an alarm begins or rises unless ``held_by`` explains it, or one that was told ends. ``late``: the row arrived long after it was logged.
     """
 
     uid: str
@@ -146,6 +151,7 @@ class Transition:
     incident_number: int = 0
     held_by: str = ""
     alarms: bool = False
+    late: bool = False
 
 
 def dump(book: Book) -> dict[str, Any]:

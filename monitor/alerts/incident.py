@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from monitor.alerts.book import Book, Episode, is_alarm, rank
+from monitor.alerts.book import LATE, Book, Episode, is_alarm, rank
 
 WINDOW = 10
 """Rows after an incident last grew within which a new alarm joins it."""
@@ -83,7 +83,9 @@ def holder(symptom: Episode, open_: Iterable[Episode]) -> str:
 
 
 def held_reason(holder: str) -> str:
-    """Why nobody is told of a symptom that ``holder`` explains; :func:`held_by` reads it."""
+    """Why nobody is told of a symptom that ``holder`` explains (:func:`held_by` reads it), or of what late rows show."""
+    if holder == LATE:
+        return "its rows arrived long after they were logged"
     return f"{holder}{_EXPLAINS}"
 
 

@@ -32,7 +32,14 @@ class Regime:
     """A deliberate change of the run between two rows: baselines start anew."""
 
 
-def judge(run: str, state: Mapping[str, Any], items: Iterable[Row | Regime], context: Context) -> Judgement:
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """From here on rows arrive long after they were logged (``late``), or do so no longer."""
+
+    late: bool
+
+
+def judge(run: str, state: Mapping[str, Any], items: Iterable[Row | Regime | Arrival], context: Context) -> Judgement:
     """Judges rows of a run after all that ``state`` remembers; an empty state is that of a run before its first row."""
     detectors = state["detect"] if state else fold.initial()
     book = lifecycle.load(state["book"]) if state else lifecycle.Book(run)
@@ -40,6 +47,9 @@ def judge(run: str, state: Mapping[str, Any], items: Iterable[Row | Regime], con
     for item in items:
         if isinstance(item, Regime):
             detectors = fold.new_regime(detectors)
+            continue
+        if isinstance(item, Arrival):
+            book = dataclasses.replace(book, late=item.late)
             continue
         detectors, findings = fold.observe(detectors, item, context)
         book, changes = lifecycle.advance(book, item, findings)

@@ -9,6 +9,7 @@ A book holds, per detector, the latest episode. An episode opens with the first 
 - *Identity is stable.* Uids are made from run, detector, episode and change: whoever judges the same rows again, after a crash or elsewhere,
   gets the same ones.
 - *Symptoms are held* while the alarm that explains them is open (:mod:`monitor.alerts.incident`).
+- *Old news is held*: what rows show that arrive long after they were logged is stored, and told only if it still holds when they catch up.
 - *A story ends with its damage.* While a run is ruined, the quiet of the incident's other alarms is counted and ends nothing.
 """
 
@@ -20,6 +21,7 @@ from collections.abc import Collection, Iterable
 
 from monitor.alerts.book import (
     ALARMS,
+    LATE,
     MOST_QUIET_ROWS,
     PRESENCE,
     QUIET_ROWS,
@@ -64,6 +66,7 @@ REASONS = {
     "rose": "the condition became more severe",
     "reopened": "the condition returned soon after it had gone",
     "outlived": "what explained the condition is over, and the condition is not",
+    "caught up": "rows arrive on time again, and the condition holds",
     "quiet": "the condition has not held for long enough",
     "by hand": "a person closed it",
     "replaced": "another alert says more",
@@ -113,15 +116,16 @@ def _settled(book: Book, row: Row, changes: dict[str, _Change]) -> tuple[Book, l
             number = after.incident if reason == "reopened" and after.incident else joined(book, row.index)
             placed = dataclasses.replace(after, incident=number, alarm_index=row.index)
             grown = row.index if number >= book.incidents else book.grown_index
-            book = Book(book.run, {**book.episodes, detector: placed}, max(number, book.incidents), grown)
+            episodes_now = {**book.episodes, detector: placed}
+            book = dataclasses.replace(book, episodes=episodes_now, incidents=max(number, book.incidents), grown_index=grown)
     episodes, transitions = dict(book.episodes), []
     for detector, (before, _, reason) in changes.items():
         after = _told(book.episodes[detector], book)
         if not reason and after.held_by == "" and before is not None and before.held_by and is_alarm(after.state):
-            reason = "outlived"
+            reason = "caught up" if before.held_by == LATE else "outlived"
         if reason:
             after = dataclasses.replace(after, changes=after.changes + 1)
-            transitions.append(_transition(book.run, before, after, reason, row))
+            transitions.append(_transition(book, before, after, reason, row))
         episodes[detector] = after
     return dataclasses.replace(book, episodes=episodes), transitions
 
@@ -133,7 +137,7 @@ def _told(episode: Episode, book: Book) -> Episode:
     # What is held and did not hold on this row is on its way out with its cause.
     if rank(episode.told) >= rank(episode.state) or (episode.held_by and episode.quiet):
         return episode
-    held_by = holder(episode, book.episodes.values())
+    held_by = LATE if book.late else holder(episode, book.episodes.values())
     return dataclasses.replace(episode, held_by=held_by, told=episode.told if held_by else episode.state)
 
 
@@ -199,7 +203,7 @@ def _at(episode: Episode, finding: Finding) -> Episode:
     return dataclasses.replace(episode, state=finding.severity, severity=severity, finding=finding, alarm_step=alarm_step)
 
 
-def _transition(run: str, before: Episode | None, after: Episode, reason: str, row: Row) -> Transition:
+def _transition(book: Book, before: Episode | None, after: Episode, reason: str, row: Row) -> Transition:
     raised = is_alarm(after.state) and not after.held_by
     ended = after.state == "resolved" and after.told != ""
     return Transition(
@@ -215,8 +219,9 @@ def _transition(run: str, before: Episode | None, after: Episode, reason: str, r
         index=row.index,
         opened_step=after.opened_step,
         finding=after.finding,
-        incident=name_uid(run, "incident", after.incident) if after.incident else "",
+        incident=name_uid(book.run, "incident", after.incident) if after.incident else "",
         incident_number=after.incident,
         held_by=after.held_by if is_alarm(after.state) else "",
         alarms=raised or ended,
+        late=book.late,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from monitor.alerts.book import Transition, is_alarm
 from monitor.alerts.incident import WINDOW
-from monitor.alerts.judgement import Regime, judge
+from monitor.alerts.judgement import Arrival, Regime, judge
 from monitor.detect.contract import Context, Row
 
 
@@ -32,7 +32,7 @@ class Replay:
     state: Mapping[str, Any] = field(default_factory=dict)
     fires: list[Fire] = field(default_factory=list)
 
-    def feed(self, items: Iterable[Row | Regime]) -> None:
+    def feed(self, items: Iterable[Row | Regime | Arrival]) -> None:
         judged = judge(self.run, self.state, items, self.context)
         self.state = judged.state
         self.fires += [_fire(change) for change in judged.transitions if is_alarm(change.to_state) and change.to_state != change.from_state]

@@ -26,8 +26,12 @@ what a run is asked because of one.
     match = {detector = "non_finite"}
     dry_run = false
 
+    [late]
+    after = "1h"
+
 Whatever is not named keeps its default; without a route every channel is told of every alarm, without an act no run is asked anything. A
-run's own table wins over its project's, and that over the general one.
+run's own table wins over its project's, and that over the general one. What rows show that arrive later than ``late.after`` ("never" for always on
+time) is stored, and told only if it still holds when they have caught up.
 """
 
 from __future__ import annotations
@@ -44,12 +48,14 @@ from monitor.alerts.acting import Act, read_act
 from monitor.alerts.channel_table import BUILT_IN, Receiver, read_channel
 from monitor.alerts.route_table import read_route
 from monitor.alerts.routing import Route
+from monitor.alerts.spans import read_span
 from monitor.detect.contract import Detector
 from monitor.detect.registry import DETECTORS
 
 Limits = Mapping[str, Mapping[str, float]]
 Path = tuple[str, ...]
-TABLES = ("detectors", "project", "run", "route", "channel", "act")
+TABLES = ("detectors", "project", "run", "route", "channel", "act", "late")
+LATE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,10 @@ class RulesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The thresholds that differ from their defaults, the routes of alarms, the receivers that the file sets up, and what runs are asked."""
+    """The thresholds that differ from their defaults, the routes of alarms, the receivers that the file sets up, and what runs are asked.
+
+    Nobody is told of what rows show that arrive more than ``late_s`` after they were logged.
+    """
 
     general: Limits = field(default_factory=dict)
     projects: Mapping[str, Limits] = field(default_factory=dict)
@@ -81,6 +90,7 @@ class Rules:
     routes: tuple[Route, ...] = ()
     receivers: tuple[Receiver, ...] = ()
     acts: tuple[Act, ...] = ()
+    late_s: float = LATE_S
 
     def limits(self, project: str | None = None, run: str | None = None) -> dict[str, dict[str, float]]:
         """The thresholds of one run, as ``monitor.detect.contract.Context`` wants them."""
@@ -188,6 +198,15 @@ class _Check:
         found = [read_act(table, partial(self._complain_in, place)) for place, table in self._numbered("act", tables)]
         return tuple(act for act in found if act is not None)
 
+    def late(self, tree: Any) -> float:
+        for key in (table := self.table(tree, ("late",))):
+            if key != "after":
+                self.complain(("late", key), f"late has no {key!r}; it has: after")
+        if table.get("after") == "never":
+            return math.inf
+        found = read_span(table.get("after"), partial(self.complain, ("late", "after")))
+        return LATE_S if found is None else found
+
     def _numbered(self, name: str, tables: Any) -> list[tuple[Path, dict[str, Any]]]:
         """Tables that are written ``[[NAME]]``, each with its place; a problem inside one is told at the line of its key, or where it begins."""
         if isinstance(tables, list) and all(isinstance(table, dict) for table in tables):
@@ -220,6 +239,7 @@ def parse(text: str) -> Rules:
         check.routes(tree.get("route", []), {*BUILT_IN, *channels}),
         check.receivers(channels),
         check.acts(tree.get("act", [])),
+        check.late(tree.get("late", {})),
     )
     if check.problems:
         raise RulesError(sorted(check.problems, key=lambda problem: problem.line))
@@ -254,6 +274,11 @@ _EXAMPLES = """\
 #   request = "stop"
 #   match = {detector = "non_finite"}
 #   dry_run = false
+#
+# Nobody is told of what rows show that arrive long after they were logged, such as those of a spool that is sent days later:
+#
+#   [late]
+#   after = "1h"
 """
 
 

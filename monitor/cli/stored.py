@@ -16,6 +16,7 @@ from monitor.alerts.rules import Rules
 from monitor.cli import stack
 from monitor.cli.errors import CommandError
 from monitor.cli.offline import Diagnosis, Judge, Watcher
+from monitor.detect.contract import Row
 
 if TYPE_CHECKING:
     import argparse
@@ -91,7 +92,7 @@ async def _judge(url: str, run: str, task: str | None, aux: Sequence[str] | None
             for each in judgeable(index, items):
                 if isinstance(each, Regime):
                     judging.regime()
-                else:
+                elif isinstance(each, Row):
                     judging.row(LogRow(each.index, each.step, next(segments).segment, 0, each.values))
                     index += 1
     return judging.done()

@@ -24,6 +24,7 @@ import fcntl
 import json
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +70,8 @@ class Parcel:
             dropped |= json.loads(text)
         parts = ((b"rows", encode.ROW), (b"rollouts", encode.ROLLOUT), (b"events", encode.EVENT))
         lists = b"".join(b',"%s":[%s]' % (name, b",".join(self.records.get(kind, ()))) for name, kind in parts)
-        return b'{"attempt":%s,"seq":%d%s,"dropped":%s}' % (json.dumps(attempt).encode(), self.seq, lists, json.dumps(dropped).encode())
+        head = b'"attempt":%s,"seq":%d,"sent_at":%.3f' % (json.dumps(attempt).encode(), self.seq, time.time())
+        return b'{%s%s,"dropped":%s}' % (head, lists, json.dumps(dropped).encode())
 
 
 class Spool:

@@ -18,6 +18,9 @@ from monitor.alerts.routing import Silence
 from monitor.store import acting
 from monitor.store.tables import alert, delivery, evaluation, event, incident, metric_set, point, run, silence, transition
 
+BACKLOG = 1000
+"""A run with so much unseen is being caught up with: those that run now go first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -99,13 +102,13 @@ def read_claim(row: Any) -> Claim:
 
 
 async def claim(conn: AsyncConnection) -> Claim | None:
-    """Locks the run that has waited longest with something unseen; None if there is none or others hold them all."""
+    """Locks the run that has waited longest with something unseen, those with much of it last; None if there is none or others hold them all."""
     row = (
         await conn.execute(
             select(*claimed_columns())
             .join_from(evaluation, run)
             .where(run.c.watched, run.c.next_seq - 1 > evaluation.c.seq, (evaluation.c.retry_at.is_(None)) | (evaluation.c.retry_at <= func.now()))
-            .order_by(evaluation.c.updated_at)
+            .order_by(run.c.next_seq - evaluation.c.seq > BACKLOG, evaluation.c.updated_at)
             .limit(1)
             .with_for_update(of=evaluation, skip_locked=True)
         )

@@ -39,6 +39,10 @@ from monitor.wire import END_STATES, MAX_ROWS_PER_BATCH, Ack, Batch, Refusal, Ru
 REQUEST_DONE = "request_done"
 """The kind of event by which a run reports that it has obeyed: ``detail["request"]`` names what."""
 
+LATE, ON_TIME = "late_rows", "rows_on_time"
+"""The kinds of event that precede rows that arrive more than :data:`LATE_S` after they were logged, and those that do so no longer."""
+
+LATE_S = 300.0
 MAX_SEGMENTS = 2**15
 MAX_REASON_LENGTH = 10_000
 _KNOWN_SETS = "vitals_metric_sets"
@@ -106,13 +110,14 @@ async def accept(connection: AsyncConnection, run_uid: str, batch: Batch) -> Ack
     fresh_rollouts, known_rollouts = await novelty.rollouts(connection, where, rollouts, refused)
     fresh_events, known_events = await novelty.events(connection, where, events)
 
-    next_seq = await _insert(connection, place, [row for _, row in fresh_rows], fresh_events, sets)
+    marks, late = _punctuality(batch.sent_at, [row for _, row in fresh_rows], place.late)
+    next_seq = await _insert(connection, place, [row for _, row in fresh_rows], [*marks, *fresh_events], sets)
     samples = [asdict(one) | {"turns": json.loads(one.turns), "rewards": json.loads(one.rewards)} for one in fresh_rollouts]
     for table, values in ((hist, hists), (rollout, samples)):
         if values:
             await connection.execute(insert(table), [asdict(where) | one for one in values])
     accepted = len(fresh_rows) + len(fresh_rollouts) + len(fresh_events)
-    await _advance(connection, place, next_seq, [row.step for _, row in fresh_rows], reopen=accepted > 0)
+    await _advance(connection, place, next_seq, [row.step for _, row in fresh_rows], reopen=accepted > 0, late=late)
     await _note_dropped(connection, place, dropped)
     requests = await _open_requests(connection, place, fresh_events)
     return Ack(accepted, len(known_rows) + known_rollouts + known_events, refused, requests)
@@ -144,6 +149,7 @@ class _Place:
     first_step: int | None
     dropped: dict[str, int]
     requests: list[str]
+    late: bool
 
     def is_behind(self, steps: Iterable[int]) -> bool:
         """Whether the attempt has nothing stored at any of ``steps``, because it has not come so far."""
@@ -153,7 +159,7 @@ class _Place:
 
 
 # Statements that every batch runs are text: building and hashing an expression costs more than running it.
-_LOCK = text("SELECT id, next_seq, last_step FROM run WHERE uid = :run FOR NO KEY UPDATE")
+_LOCK = text("SELECT id, next_seq, last_step, late FROM run WHERE uid = :run FOR NO KEY UPDATE")
 _PLACE = text("""
     SELECT segment, first_step, dropped, (SELECT max(segment) FROM segment WHERE run_id = :run) AS newest,
         ARRAY(SELECT kind FROM request WHERE run_id = :run AND done_at IS NULL ORDER BY id) AS requests
@@ -169,7 +175,8 @@ async def _lock(connection: AsyncConnection, run_uid: str, attempt: str) -> _Pla
     known = (await connection.execute(_PLACE, {"run": found.id, "attempt": attempt})).one_or_none()
     if known is None:
         raise UnknownRun("attempt", f"The run {run_uid[:80]!r} has no attempt {attempt[:80]!r}; post its start to /api/v1/runs first.")
-    return _Place(found.id, found.next_seq, found.last_step, known.segment, known.newest, known.first_step, known.dropped, known.requests)
+    segment_ = known.segment, known.newest, known.first_step, known.dropped, known.requests
+    return _Place(found.id, found.next_seq, found.last_step, *segment_, found.late)
 
 
 _Message = TypeVar("_Message")
@@ -251,23 +258,38 @@ _ADVANCE = text("""
         state = CASE WHEN :reopen THEN 'running' ELSE state END,
         end_reason = CASE WHEN :reopen THEN NULL ELSE end_reason END,
         finished_at = CASE WHEN :reopen THEN NULL ELSE finished_at END,
-        watched = watched OR next_seq < :next_seq
+        watched = watched OR next_seq < :next_seq,
+        late = :late
     WHERE id = :run
 """)
 
 
-async def _advance(connection: AsyncConnection, place: _Place, next_seq: int, steps: list[int], *, reopen: bool) -> None:
+async def _advance(connection: AsyncConnection, place: _Place, next_seq: int, steps: list[int], *, reopen: bool, late: bool) -> None:
     """Moves the run's sequence and its last step (of the newest attempt); a run that still sends is running."""
     newest = place.segment == place.newest
     last_step = None
     if steps and newest:
         # A new attempt may begin below the last step of the one before it.
         last_step = max(steps) if place.first_step is None else max(place.last_step or 0, *steps)
-    moved = {"run": place.run_id, "next_seq": next_seq, "last_step": last_step, "reopen": reopen and newest}
+    moved = {"run": place.run_id, "next_seq": next_seq, "last_step": last_step, "reopen": reopen and newest, "late": late}
     await connection.execute(_ADVANCE, moved)
     if steps and (place.first_step is None or min(steps) < place.first_step):
         ours = update(segment).where(segment.c.run_id == place.run_id, segment.c.segment == place.segment)
         await connection.execute(ours.values(first_step=min(steps)))
+
+
+def _punctuality(sent_at: float | None, rows: Iterable[StorableRow], late: bool) -> tuple[list[StorableEvent], bool]:
+    """A mark before the first row that arrives long after it was logged, and before the first that does not; and which the last one was.
+
+    Both times are the client's, so that its clock may be wrong. A client that does not say when it sends is on time.
+    """
+    marks: list[StorableEvent] = []
+    for row in rows:
+        by = 0.0 if sent_at is None else sent_at - row.at.timestamp()
+        if (by > LATE_S) != late:
+            late = not late
+            marks.append(StorableEvent(row.step, row.at, LATE if late else ON_TIME, json.dumps({"seconds": round(by, 3)} if late else {})))
+    return marks, late
 
 
 async def _note_dropped(connection: AsyncConnection, place: _Place, dropped: dict[str, int]) -> None:

@@ -77,12 +77,14 @@ run = Table(
     Column("next_seq", BigInteger, nullable=False, server_default="1"),
     Column("dropped", JSONB, nullable=False, server_default="{}"),
     Column("outcome", Text),
+    Column("late", Boolean, nullable=False, server_default=text("false")),
     Column("watched", Boolean, nullable=False, server_default=text("true")),
     Index(None, "project", "created_at"),
     Index("ix_run_watched", "id", postgresql_where=text("watched")),
 )
 """``outcome`` is what a person says the run came to (``monitor.wire.OUTCOMES``).
 ``next_seq`` is the sequence that the run's next accepted row or event takes; it counts per run and never skips.
+``late``: its latest rows arrived long after they were logged.
 ``watched``: a worker has to look at it; not any more once its end, or its last silence, was judged, until something comes again."""
 
 segment = Table(

@@ -14,7 +14,7 @@ from monitor.alerts import presence
 from monitor.alerts.acting import wanted
 from monitor.alerts.book import ALARMS, Transition, is_alarm
 from monitor.alerts.incident import held_reason
-from monitor.alerts.judgement import Judgement, Regime, context, dump_verdict, judge, notice
+from monitor.alerts.judgement import Arrival, Judgement, Regime, context, dump_verdict, judge, notice
 from monitor.alerts.presence import Pace as Rhythm
 from monitor.alerts.routing import Decision, Facts, Route, decide, silenced
 from monitor.alerts.rules import Rules
@@ -23,6 +23,7 @@ from monitor.store import evaluation
 from monitor.store import presence as overdue
 from monitor.store.database import DatabaseUnreachable, transaction
 from monitor.store.evaluation import Change, Claim, Item
+from monitor.store.ingest import LATE, ON_TIME
 from monitor.store.presence import Overdue
 from monitor.worker.pace import Pace, named
 
@@ -71,7 +72,7 @@ class Judging:
                 began = time.perf_counter()
                 items = await evaluation.unseen(conn, claimed, self.pace.rows)
                 rows = [item for item in items if item.values is not None]
-                judged = judge(claimed.uid, claimed.state, judgeable(claimed.rows, items), self._about(claimed))
+                judged = judge(claimed.uid, claimed.state, judgeable(claimed.rows, items, self.rules.late_s), self._about(claimed))
                 rhythm = _rhythm(presence.load(claimed.state.get("pace")), items)
                 changes = await self._changes(conn, claimed, rows, judged.transitions)
                 born = await self._save(conn, claimed, judged, changes, items[-1].seq, len(rows), rhythm, time.perf_counter() - began)
@@ -175,7 +176,7 @@ class Judging:
         for each in moved:
             decision = Decision(muted=held_reason(each.held_by) if each.held_by else None)
             alarm, asked = each.alarms and is_alarm(each.to_state), dict[str, bool]()
-            if alarm or (gathers and each.to_state in ("information", "watch")):
+            if alarm or (gathers and each.to_state in ("information", "watch") and not each.late):
                 silences = await evaluation.silences(conn) if silences is None else silences
                 facts = _facts(claimed, each)
                 decision = decide(facts, now, silences, self.routes, self.channels)
@@ -200,14 +201,17 @@ def about(claimed: Claim, rules: Rules) -> Context:
     return context(algorithm=claimed.algorithm, signal=claimed.signal, task=claimed.task, aux=claimed.aux, config=claimed.config, limits=limits)
 
 
-def judgeable(index: int, items: Sequence[Item]) -> Iterator[Row | Regime]:
-    """Rows numbered on from ``index``, and the changes of regime between them."""
+def judgeable(index: int, items: Sequence[Item], late_s: float | None = None) -> Iterator[Row | Regime | Arrival]:
+    """Rows numbered on from ``index``, the changes of regime between them, and where they begin and end to be later than a given ``late_s``."""
     for item in items:
         if item.values is not None:
             yield Row(index, item.step or 0, item.values)
             index += 1
         elif item.kind == "regime":
             yield Regime()
+        elif item.kind in (LATE, ON_TIME) and late_s is not None:
+            by = item.detail.get("seconds")
+            yield Arrival(item.kind == LATE and isinstance(by, int | float) and by > late_s)
 
 
 def _rhythm(rhythm: Rhythm, items: Sequence[Item]) -> Rhythm:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.alerts import lifecycle
+from monitor.alerts.book import LATE
 from monitor.alerts.lifecycle import MOST_QUIET_ROWS, QUIET_ROWS, REOPEN_ROWS, Book, advance
 from monitor.detect.contract import SEVERITIES, Finding, Row
 
@@ -176,7 +178,7 @@ def test_transitions_form_chains_with_unique_stable_uids(script):
         state = "ok"
         for t in (t for t in seen if t.detector == detector):
             assert t.from_state == ("ok" if t.reason == "opened" else state)
-            assert (t.to_state != t.from_state or t.reason == "outlived") and t.reason in lifecycle.REASONS
+            assert (t.to_state != t.from_state or t.reason in ("outlived", "caught up")) and t.reason in lifecycle.REASONS
             assert t.reason != "rose" or lifecycle.rank(t.to_state) > lifecycle.rank(t.from_state)
             assert t.reason != "opened" or state in ("ok", "resolved")
             state = t.to_state
@@ -194,3 +196,30 @@ def test_every_open_alarm_was_announced_and_every_announcement_is_of_an_alarm(sc
         if lifecycle.is_alarm(episode.state):
             assert told[episode.uid] == episode.state
         assert episode.quiet < MOST_QUIET_ROWS
+
+
+def late(book, is_late):
+    return replace(book, late=is_late)
+
+
+def test_what_late_rows_show_is_told_to_nobody_unless_it_still_holds_when_they_have_caught_up():
+    book, seen = play(["warning", "critical"], late(Book("run"), True))
+    assert moves(seen) == [("ok", "warning", "opened"), ("warning", "critical", "rose")]
+    assert [(t.alarms, t.held_by, t.late) for t in seen] == [(False, LATE, True)] * 2
+    still, seen = play(["critical", "critical"], late(book, False), first=2)
+    assert [(t.from_state, t.to_state, t.reason, t.alarms, t.held_by) for t in seen] == [("critical", "critical", "caught up", True, "")]
+    _, seen = play([None] * QUIET_ROWS, still, first=4)
+    assert [(t.to_state, t.alarms) for t in seen] == [("resolved", True)]
+
+
+def test_what_is_over_by_the_time_rows_have_caught_up_is_never_told():
+    book, _ = play(["critical"] + [None] * 5, late(Book("run"), True))
+    _, seen = play([None] * 20, late(book, False), first=6)
+    assert [(t.to_state, t.alarms) for t in seen] == [("resolved", False)]
+
+
+def test_the_end_of_what_was_told_is_told_even_by_late_rows():
+    book, _ = play(["warning"])
+    book, seen = play(["critical"] + [None] * QUIET_ROWS, late(book, True), first=1)
+    assert [(t.to_state, t.alarms) for t in seen] == [("critical", False), ("resolved", True)]
+    assert lifecycle.load(json.loads(json.dumps(lifecycle.dump(book)))) == book and book.late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 
 import pytest
@@ -216,3 +217,22 @@ def test_a_route_for_a_detector_that_is_not_there_is_told() -> None:
     with pytest.raises(RulesError, match=r"line 3: there is no detector 'no_signall'; did you mean 'no_signal'\?"):
         parse('[[route]]\nchannels = ["slack"]\nmatch = {detector = "no_signall"}\n')
     assert parse('[[route]]\nchannels = ["slack"]\nmatch = {detector = "los?"}\n').routes[0].matcher == {"detector": "los?"}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 3600.0), ('[late]\nafter = "2d"\n', 172_800.0), ('[late]\nafter = "never"\n', math.inf)])
+def test_when_rows_are_late(text: str, seconds: float) -> None:
+    assert parse(text).late_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[late]\nafter = "soon"\n', r"line 2: a length of time"),
+        ("[late]\nafter = 5\n", r"line 2: a length of time"),
+        ('[late]\nbefore = "1h"\n', r"line 2: late has no 'before'; it has: after"),
+        ("late = 1\n", r"line 1: late must be a table"),
+    ],
+)
+def test_problems_of_late_are_told_with_their_line(text: str, says: str) -> None:
+    with pytest.raises(RulesError, match=says):
+        parse(text)

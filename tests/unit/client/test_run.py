@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ def test_silence_is_announced_and_its_end_is_told(collector: Receiver, capsys: p
         ("unpause", 1, {"why": "waits for data"}),
     ]
     assert "'soon' is no number of minutes" in capsys.readouterr().err
+
+
+def test_each_batch_says_when_it_was_sent(collector: Receiver) -> None:
+    began = time.time()
+    with monitor.client.start("p", "n") as run:
+        run.log({"x": 1.0})
+    assert [began <= batch["sent_at"] <= time.time() for batch in collector.batches if batch.get("rows")] == [True]
 
 
 def test_what_changes_after_log_does_not_change_the_row(collector: Receiver) -> None:
