@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from monitor.alerts.routing import Facts, matches
-from monitor.store.incidents import Incident
+from monitor.store.incidents import Incident, leading
 from monitor.store.queries import RunView
 
 
@@ -41,8 +41,7 @@ def scopes(incident: Incident) -> list[tuple[str, dict[str, str]]]:
     """What can be silenced from an incident: a text and a matcher each, the whole run first."""
     run, project = {"run": glob.escape(incident.run)}, {"project": glob.escape(incident.project)}
     found = [("every alarm of this run", run), (f"every alarm of the project {incident.project}", project)]
-    leading = next((member.detector for member in incident.alerts if member.finding.get("title") == incident.lead), None)
-    if leading is not None:
-        found.insert(1, (f"{leading} in this run", {**run, "detector": leading}))
-        found.insert(2, (f"{leading} in the project {incident.project}", {**project, "detector": leading}))
+    if (member := leading(incident.alerts)) is not None:
+        found.insert(1, (f"{member.detector} in this run", {**run, "detector": member.detector}))
+        found.insert(2, (f"{member.detector} in the project {incident.project}", {**project, "detector": member.detector}))
     return found

@@ -125,7 +125,11 @@ def shell(base: str) -> Any:
             html.Nav(
                 [
                     dcc.Link(
-                        [icon(name), html.Span(label), *([html.Span(id="open-alerts", className="count", hidden=True)] if name == "alerts" else [])],
+                        [
+                            icon(name),
+                            html.Span(label),
+                            *([html.Span(id="open-incidents", className="count", hidden=True)] if name == "alerts" else []),
+                        ],
                         href=href,
                     )
                     for name, label, href in links

@@ -58,6 +58,8 @@ def _headline(run: RunView, state: str, verdict: Mapping[str, Any], leading: Ale
         notes.append(html.Span(["judged ", moment(run.judged_at, age=True)]))
     if run.judged_seq and run.seq > run.judged_seq:
         notes.append(html.Span(f"{counted(run.seq - run.judged_seq)} not judged yet"))
+    if leading is not None and leading.incident is not None:
+        notes.append(html.A("Take it on", href=f"../incident/{leading.incident}", className="small"))
     top = html.Div([pill(state), html.P(sentence, className="sentence"), html.Div(notes, className="dim notes")], className="headline-top")
     return html.Div([top, *([facts(leading.finding)] if leading is not None else [])], className=f"headline edge-{state.replace(' ', '-')}")
 

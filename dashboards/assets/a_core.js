@@ -123,7 +123,6 @@ window.vitals = (function () {
       const answers = [mine && mine.poll ? await mine.poll() : null, await pulse(mine)].filter(Boolean);
       for (const answer of answers) {
         if (answer.now) skew = answer.now - Date.now() / 1000;
-        if (answer.alerts) tellAlerts(answer.alerts);
       }
       lastAnswer = Date.now();
       failures = 0;
@@ -140,11 +139,12 @@ window.vitals = (function () {
   }
 
   let pulsed = 0;
-  /** What is shown on every page: open alerts, and receivers that take nothing. A page with pulsed() hears of it at each poll, the others less often. */
+  /** What is shown on every page: how many incidents nobody has resolved, and receivers that take nothing. A page with pulsed() hears of it at each poll, the others less often. */
   async function pulse(mine) {
     if (mine && !mine.pulsed && Date.now() - pulsed < PULSE_MS) return null;
     const told = await api("pulse");
     pulsed = Date.now();
+    tellIncidents(told.incidents);
     tellChannels(told.channels);
     if (mine && mine === active && mine.pulsed) mine.pulsed(told);
     return told;
@@ -165,14 +165,14 @@ window.vitals = (function () {
     if (node.dataset.html !== html) { node.innerHTML = html; node.dataset.html = html; }
   }
 
-  function tellAlerts(counts) {
-    const node = document.getElementById("open-alerts");
+  function tellIncidents(counts) {
+    const node = document.getElementById("open-incidents");
     if (!node) return;
     const total = (counts.critical || 0) + (counts.warning || 0);
     node.hidden = total === 0;
     node.textContent = total;
     node.className = `count ${counts.critical ? "bad" : "some"}`;
-    node.setAttribute("aria-label", `${total} open ${total === 1 ? "alert" : "alerts"}`);
+    node.setAttribute("aria-label", `${total} open ${total === 1 ? "incident" : "incidents"}`);
   }
 
   /** Registers what drives the page whose root has data-page=name: create(root) returns {poll, stop}. */

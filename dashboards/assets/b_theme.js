@@ -16,8 +16,8 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("vitals-theme")));
 
   const KEYS = [
-    ["g f", "fleet"], ["g a", "alerts"], ["g c", "compare"], ["g d", "deliveries"], ["g s", "settings"], ["/", "search runs or charts"], ["j k", "next, previous run or section"],
-    ["Enter", "open the run"], ["x", "mark a run for comparison"], ["t", "change the theme"], ["?", "this list"],
+    ["g f", "fleet"], ["g i", "incidents"], ["g c", "compare"], ["g d", "deliveries"], ["g s", "settings"], ["/", "search runs or charts"], ["j k", "next, previous run or section"],
+    ["Enter", "open the run"], ["x", "mark a run, select an incident"], ["t", "change the theme"], ["?", "this list"],
   ];
 
   function help() {

@@ -53,7 +53,7 @@ def callback(app: Dash, *wiring: Any, **options: Any) -> Callable[[Handler], Han
 
 def register(app: Dash, house: House) -> None:
     """Adds the router and every page's callbacks."""
-    from dashboards.pages import alerts, compare, deliveries, incident, run, settings
+    from dashboards.pages import compare, deliveries, inbox, incident, run, settings
 
     views = _views()
 
@@ -69,17 +69,17 @@ def register(app: Dash, house: House) -> None:
             log.exception("the page %s could not be made", pathname)
             return broken()
 
-    for page in (run, alerts, incident, compare, deliveries, settings):
+    for page in (run, inbox, incident, compare, deliveries, settings):
         page.register(app, house)
 
 
 def _views() -> dict[str, View]:
-    from dashboards.pages import alerts, compare, deliveries, fleet, incident, run, settings
+    from dashboards.pages import compare, deliveries, fleet, inbox, incident, run, settings
 
     return {
         "": fleet.view,
         "run": run.view,
-        "alerts": alerts.view,
+        "alerts": inbox.view,
         "incident": incident.view,
         "compare": compare.view,
         "deliveries": deliveries.view,

@@ -1,4 +1,4 @@
-"""``/alerts``: what was raised, on which run, why, what to do, who was told and whether it arrived."""
+"""``/alerts?view=single``: alert by alert what was raised, on which run, why, what to do, who was told and whether it arrived."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     return html.Div(
         [
             html.Div(
-                [html.H1("Alerts"), html.P("Every episode, newest first, with its evidence and who was told.", className="dim")], className="head"
+                [
+                    html.Div([html.H1("Alerts"), dcc.Link("Incident by incident", href=f"{house.base}alerts", className="small")]),
+                    html.P("Every episode, newest first, with its evidence and who was told.", className="dim"),
+                ],
+                className="head",
             ),
             html.Div(await _list(house, query), id="alert-list"),
             dcc.Store(id="alert-stamp"),
@@ -116,6 +120,7 @@ def _alert(house: House, alert: AlertView, cause: AlertView | None) -> Any:
     where = [
         dcc.Link(alert.run_name, href=f"{house.run(alert.run)}#organ-{alert.organ}"),
         html.Span(alert.project),
+        *([html.A("incident", href=house.incident(alert.incident))] if alert.incident is not None else []),
         html.Span(TITLES.get(alert.organ, alert.organ)),
         html.Span(alert.detector, className="mono"),
         html.Span(span),

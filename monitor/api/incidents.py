@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -59,15 +60,27 @@ def build_router(engine: AsyncEngine) -> APIRouter:
 
     @router.get("/incidents", summary="Incidents with their alerts, open ones first")
     async def listed(
-        state: str = Query("", description="open, acknowledged or resolved"),
+        state: str = Query("", description="open, acknowledged, resolved, or unresolved for any but resolved"),
+        severity: str = Query("", description="warning or critical"),
         run: str | None = None,
         project: str = "",
+        detector: str = Query("", description="of one of its alerts"),
+        q: str = Query("", description="words that run, project, detector or title hold", max_length=200),
+        brief: bool = Query(
+            False, description="of each alert the title alone, of the leading one evidence and advice; and who was told, or why nobody"
+        ),
         limit: int = Query(100, ge=1, le=1000),
         offset: int = Query(0, ge=0, le=10**6),
     ) -> Response:
         async with transaction(engine) as conn:
-            found = await incidents.incidents(conn, state=state, run_uid=run, project=project, limit=limit, offset=offset)
-        return reply([jsonable(each) for each in found])
+            found = await incidents.incidents(
+                conn, state=state, severity=severity, run_uid=run, project=project, detector=detector, words=q, limit=limit, offset=offset
+            )
+            if not brief:
+                return reply([jsonable(each) for each in found])
+            uids = [each.uid for each in found]
+            told, muted = await receipts.told(conn, uids), await receipts.muted(conn, uids)
+        return reply([{**_brief(each), "told": told.get(each.uid, {}), "muted": muted.get(each.uid)} for each in found])
 
     @router.get("/incidents/{uid}", summary="One incident with notes and the log of its deliveries")
     async def one(uid: UUID) -> Response:
@@ -112,6 +125,16 @@ def build_router(engine: AsyncEngine) -> APIRouter:
 
     _add_silences(router, engine)
     return router
+
+
+def _brief(found: Incident) -> dict[str, Any]:
+    leading = incidents.leading(found.alerts)
+    finding = leading.finding if leading is not None else {}
+    kept = ("id", "detector", "organ", "severity", "state", "began")
+    members = [{**{name: getattr(each, name) for name in kept}, "title": each.finding.get("title") or each.detector} for each in found.alerts]
+    began = min((each.began for each in found.alerts), default=found.opened_step)
+    said = {"evidence": finding.get("evidence") or "", "advice": finding.get("advice") or ""}
+    return {**jsonable(dataclasses.replace(found, alerts=())), "alerts": members, "began": began, **said}
 
 
 def _add_silences(router: APIRouter, engine: AsyncEngine) -> None:

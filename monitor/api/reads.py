@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from monitor import wire
 from monitor.api.live import MAX_METRICS, encode, reply, split
 from monitor.metrics import HISTOGRAM_BY_NAME
-from monitor.store import heat, normal, presence, queries, receipts, series
+from monitor.store import heat, incidents, normal, presence, queries, receipts, series
 
 OVERLAP_S = 2.0
 """Changes are told again for so long, because a transaction that began earlier may commit later."""
@@ -45,12 +45,15 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         now = time.time()
         return reply({"now": now, "cursor": now - OVERLAP_S, "total": total, "alerts": alerts, "runs": [summary(run) for run in found]})
 
-    @router.get("/pulse", summary="Open alerts by severity, receivers that take nothing, and a stamp that changes with alerts, deliveries and notes")
+    @router.get(
+        "/pulse", summary="Incidents and alerts that are open, receivers that take nothing, and a stamp that changes with all that and with notes"
+    )
     async def pulse() -> Response:
         async with engine.connect() as conn:
             ill = [jsonable(each) for each in await receipts.channels(conn) if each["state"] != "ok"]
-            told = {"now": time.time(), "alerts": await queries.count_open_alerts(conn), "stamp": await queries.alert_stamp(conn)}
-        return reply({**told, "channels": ill})
+            told = {"incidents": await incidents.count_unresolved(conn), "alerts": await queries.count_open_alerts(conn)}
+            stamp = await queries.alert_stamp(conn)
+        return reply({"now": time.time(), **told, "channels": ill, "stamp": stamp})
 
     @router.get("/presence", summary="Silence that runs have announced, and when in the last day collector or worker were down")
     async def present() -> Response:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, case, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Select, case, delete, exists, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from monitor.alerts.book import is_alarm
@@ -114,17 +114,47 @@ def _incidents() -> Select[Any]:
 
 
 async def incidents(
-    conn: AsyncConnection, *, state: str = "", run_uid: str | None = None, project: str = "", limit: int = 100, offset: int = 0
+    conn: AsyncConnection,
+    *,
+    state: str = "",
+    severity: str = "",
+    run_uid: str | None = None,
+    project: str = "",
+    detector: str = "",
+    words: str = "",
+    limit: int = 100,
+    offset: int = 0,
 ) -> list[Incident]:
-    """Incidents with their alerts, open ones first, then the newest. ``state`` is one of :data:`STATES` or empty."""
+    """Incidents with their alerts, open ones first, then the newest. Empty filters let everything through; ``state`` is one of :data:`STATES` or
+    ``unresolved``, and each of ``words`` stands in the run's name, its project, or a detector or title of an alert."""
     query = _incidents().order_by(incident.c.state == "resolved", incident.c.opened_at.desc(), incident.c.id.desc()).limit(limit).offset(offset)
     if state:
-        query = query.where(_shown() == state)
+        query = query.where(incident.c.state == "open" if state == "unresolved" else _shown() == state)
+    if severity:
+        query = query.where(incident.c.severity == severity)
     if run_uid is not None:
         query = query.where(run.c.uid == run_uid)
     if project:
         query = query.where(run.c.project == project)
+    if detector:
+        query = query.where(exists().where(alert.c.incident_id == incident.c.id, alert.c.detector == detector))
+    for word in words.split():
+        named = (column.icontains(word, autoescape=True) for column in (run.c.uid, run.c.name, run.c.label, run.c.project))
+        told = (column.icontains(word, autoescape=True) for column in (alert.c.detector, alert.c.finding["title"].as_string()))
+        query = query.where(or_(*named, exists().where(alert.c.incident_id == incident.c.id, or_(*told))))
     return await _with_alerts(conn, query)
+
+
+async def count_unresolved(conn: AsyncConnection) -> dict[str, int]:
+    """Incidents that are not over, by severity."""
+    query = select(incident.c.severity, func.count()).where(incident.c.state == "open").group_by(incident.c.severity)
+    return {row[0]: row[1] for row in await conn.execute(query)}
+
+
+async def detectors(conn: AsyncConnection) -> list[str]:
+    """Every detector that has an alert in an incident, in alphabetical order."""
+    query = select(alert.c.detector).where(alert.c.incident_id.is_not(None)).distinct().order_by(alert.c.detector)
+    return list(await conn.scalars(query))
 
 
 async def find(conn: AsyncConnection, uid: UUID) -> Incident:
@@ -154,15 +184,19 @@ async def _with_alerts(conn: AsyncConnection, query: Select[Any]) -> list[Incide
     found = []
     for row in rows:
         mine = tuple(members[row["id"]])
-        found.append(Incident(lead=_lead(mine), alerts=mine, **{name: value for name, value in row.items() if name != "id"}))
+        found.append(Incident(lead=_title(leading(mine)), alerts=mine, **{name: value for name, value in row.items() if name != "id"}))
     return found
 
 
-def _lead(members: Sequence[Member]) -> str:
+def leading(members: Sequence[Member]) -> Member | None:
+    """What causes the rest, of several causes the first mover; None without any."""
     alarms = [member for member in members if is_alarm(member.severity)]
     causes = first_causes([member.detector for member in alarms])
-    leading = next((member for member in alarms if member.detector in causes), members[0] if members else None)
-    return "" if leading is None else leading.finding.get("title") or leading.detector
+    return next((member for member in alarms if member.detector in causes), members[0] if members else None)
+
+
+def _title(member: Member | None) -> str:
+    return "" if member is None else member.finding.get("title") or member.detector
 
 
 async def notes(conn: AsyncConnection, uid: UUID) -> list[Note]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from monitor.alerts.incident import held_reason
 from monitor.store.tables import alert, channel, delivery, delivery_attempt, incident, run, transition
 
 LATELY = timedelta(days=1)
@@ -90,6 +93,45 @@ async def attempts(
     if before is not None:
         query = query.where(delivery_attempt.c.at < before)
     return [Attempt(*tuple(row)) for row in await conn.execute(query)]
+
+
+async def told(conn: AsyncConnection, incident_uids: Sequence[UUID]) -> dict[UUID, dict[str, str]]:
+    """Per incident and receiver what became of its messages, the worst first: ``refused``, ``failed`` (will be tried again), ``pending`` or
+    ``sent``."""
+    pending = delivery.c.state == "pending"
+    worst = case(
+        (func.bool_or(delivery.c.state == "refused"), "refused"),
+        (func.bool_or(pending & (delivery.c.attempts > 0)), "failed"),
+        (func.bool_or(pending), "pending"),
+        else_="sent",
+    )
+    query = (
+        select(incident.c.uid, delivery.c.channel, worst)
+        .join_from(delivery, transition)
+        .join(alert, alert.c.id == transition.c.alert_id)
+        .join(incident, incident.c.id == alert.c.incident_id)
+        .where(incident.c.uid.in_(incident_uids))
+        .group_by(incident.c.uid, delivery.c.channel)
+        .order_by(delivery.c.channel)
+    )
+    found: dict[UUID, dict[str, str]] = {}
+    for uid, name, state in await conn.execute(query):
+        found.setdefault(uid, {})[name] = state
+    return found
+
+
+async def muted(conn: AsyncConnection, incident_uids: Sequence[UUID]) -> dict[UUID, str]:
+    """Per incident why nobody was last told of an alarm that no other explains."""
+    query = (
+        select(incident.c.uid, transition.c.muted)
+        .ext(distinct_on(incident.c.uid))
+        .join_from(transition, alert, alert.c.id == transition.c.alert_id)
+        .join(incident, incident.c.id == alert.c.incident_id)
+        .where(incident.c.uid.in_(incident_uids), transition.c.muted.is_not(None))
+        .where(~transition.c.muted.endswith(held_reason("")))
+        .order_by(incident.c.uid, transition.c.id.desc())
+    )
+    return {row[0]: row[1] for row in await conn.execute(query)}
 
 
 async def channels(conn: AsyncConnection) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The alerts page: what was raised, and who was told."""
+"""Alert by alert: what was raised, and who was told."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEGINNINGS = """() => {
 
 
 def test_an_alert_says_what_to_do_who_was_told_and_whether_it_arrived(site: Any, visit: Visit) -> None:
-    page = visit(site, "/alerts?run=goblin-bonus")
+    page = visit(site, "/alerts?view=single&run=goblin-bonus")
     alert = page.locator("article.alert", has=page.get_by_role("heading", name="The auxiliary reward is being earned"))
     alert.wait_for()
     words = alert.inner_text()
@@ -37,7 +37,7 @@ def test_an_alert_says_what_to_do_who_was_told_and_whether_it_arrived(site: Any,
 
 
 def test_a_long_reason_why_a_message_did_not_arrive_fits_a_phone(site: Any, visit: Visit) -> None:
-    page = visit(site, "/alerts", width=390)
+    page = visit(site, "/alerts?view=single", width=390)
     page.wait_for_selector(".delivery-refused")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     page.evaluate("document.querySelector('.delivery .dim').textContent = 'x'.repeat(300)")
@@ -45,20 +45,20 @@ def test_a_long_reason_why_a_message_did_not_arrive_fits_a_phone(site: Any, visi
 
 
 def test_lines_of_facts_do_not_begin_with_a_dot(site: Any, visit: Visit) -> None:
-    page = visit(site, "/alerts", width=390)
+    page = visit(site, "/alerts?view=single", width=390)
     page.wait_for_selector("article.alert .facts-line")
     first, cut = page.evaluate(_BEGINNINGS)
     assert len(first) >= 3 and all(left < cut for left in first)
 
 
 def test_a_run_that_is_not_there_is_said_to_be_missing(site: Any, visit: Visit) -> None:
-    page = visit(site, "/alerts?run=nope")
+    page = visit(site, "/alerts?view=single&run=nope")
     page.wait_for_selector(".empty")
     assert "There is no such run" in page.inner_text(".empty") and "nope" in page.inner_text(".empty")
 
 
 def test_an_alert_that_another_explains_says_why_nobody_was_told(site: Any, visit: Visit) -> None:
-    page = visit(site, "/alerts?run=goblin-bonus")
+    page = visit(site, "/alerts?view=single&run=goblin-bonus")
     held = page.locator("article.alert", has=page.get_by_role("heading", name="The task reward is falling"))
     held.wait_for()
     titles = page.locator("article.alert h2").all_inner_texts()
@@ -70,7 +70,7 @@ def test_an_alert_that_another_explains_says_why_nobody_was_told(site: Any, visi
 
 
 def test_filters_are_links_and_new_alerts_appear(site: Any, visit: Visit) -> None:
-    page = visit(site, "/alerts?q=turns-ill")
+    page = visit(site, "/alerts?view=single&q=turns-ill")
     page.wait_for_selector(".empty")
     Story(site, "turns-ill", healthy, seed=11).open().steps(0, 30, change=break_at(25))
     site.judge()

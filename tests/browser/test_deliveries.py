@@ -114,4 +114,4 @@ def test_keys_lead_to_it(busy_site: Any, visit: Visit) -> None:
     assert page.title() == "Deliveries · rlvitals"
     page.keyboard.press("g")
     page.keyboard.press("i")
-    page.wait_for_selector("[data-page=alerts] h1")
+    page.wait_for_selector("[data-page=inbox] h1")

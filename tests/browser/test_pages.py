@@ -12,7 +12,7 @@ PAGES = {
     "/": ".fleet tbody tr",
     "/run/goblin-bonus": ".plot .main-svg",
     "/run/waits": ".empty",
-    "/alerts": "article.alert",
+    "/alerts": "article.case",
     "/no/such/page": ".empty",
 }
 
@@ -61,7 +61,7 @@ def test_themes_and_keys(site: Any, visit: Visit) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("g")
     page.keyboard.press("a")
-    page.wait_for_selector("article.alert")
+    page.wait_for_selector("article.case")
     page.go_back()
     page.wait_for_selector(".fleet tbody tr")
     page.keyboard.press("/")
@@ -69,7 +69,7 @@ def test_themes_and_keys(site: Any, visit: Visit) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("g")
     page.keyboard.press("a")
-    page.wait_for_selector("article.alert")
+    page.wait_for_selector("article.case")
     page.keyboard.press("/")
     page.wait_for_function("document.activeElement.id === 'fleet-search'")
     page.keyboard.press("Escape")

@@ -118,7 +118,7 @@ def test_a_link_to_a_section_scrolls_there_although_it_is_made_later(site: Any, 
     page.locator(".bar-row summary").first.click()
     page.get_by_role("link", name="See the charts of").first.click()
     page.wait_for_function(_AT_TOP, arg=page.url.split("#")[1])
-    page.goto(site.url + "/alerts?run=goblin-bonus")
+    page.goto(site.url + "/alerts?view=single&run=goblin-bonus")
     link = page.locator("article.alert .facts-line a").first
     link.wait_for()
     link.click()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -74,6 +75,27 @@ async def test_an_incident_is_listed_acknowledged_commented_and_marked(client: h
     assert (await client.post(f"{place}/mark", json={"author": "ada", "verdict": None})).json()["mark"] is None
     assert [note["kind"] for note in (await get(client, place))["notes"]][3:] == ["release", "mark"]
     assert await get(client, "/incidents", project="elsewhere") == []
+
+
+async def test_the_brief_list_is_filtered_and_says_who_was_told(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
+    await collapsed(engine, "r1")
+    async with engine.begin() as conn:
+        await incidents.add_silence(conn, {"run": "r2"}, datetime.now(UTC) + timedelta(hours=1), "ada", "known")
+    await collapsed(engine, "r2")
+    told = {each["run"]: each for each in await get(client, "/incidents", brief=True)}
+    assert told["r1"]["told"] == {"webhook": "pending"} and told["r1"]["muted"] is None
+    assert told["r2"]["told"] == {} and "known" in told["r2"]["muted"]
+    assert "finding" not in told["r1"]["alerts"][0] and told["r1"]["began"] == 3 and "nan" in told["r1"]["evidence"] and told["r1"]["advice"]
+    await client.post(f"/incidents/{told['r1']['uid']}/acknowledge", json={})
+
+    async def runs(**wanted: Any) -> list[str]:
+        return sorted(each["run"] for each in await get(client, "/incidents", brief=True, **wanted))
+
+    assert (await get(client, "/pulse"))["incidents"] == {"critical": 2}
+    assert await runs(state="unresolved") == ["r1", "r2"] and await runs(state="open") == ["r2"]
+    assert await runs(detector="non_finite", severity="critical") == ["r1", "r2"]
+    assert await runs(detector="no_signal") == await runs(severity="warning") == await runs(q="finite nowhere") == await runs(q="%") == []
+    assert await runs(q="FINITE r1") == ["r1"] and await runs(q="name of r2") == ["r2"]
 
 
 async def test_closed_by_hand_it_is_told_and_stays_closed_while_the_condition_goes_on(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
