@@ -22,11 +22,14 @@ def main() -> None:
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
-    with urllib.request.urlopen(f"{arguments.address}/api/v1/runs") as answer:
-        runs = [run["run"] for run in json.load(answer)["runs"]]
-    shots = [("fleet", "/", 500), ("run", f"/run/{runs[0]}", 1500), ("alerts", "/alerts", 1100)]
+    runs = [run["run"] for run in read(f"{arguments.address}/api/v1/runs")["runs"]]
+    incidents = [incident["uid"] for incident in read(f"{arguments.address}/api/v1/incidents?run={runs[0]}")]
+    shots = [("fleet", "/", 500), ("run", f"/run/{runs[0]}", 1500), ("alerts", "/alerts", 1100), ("deliveries", "/deliveries", 900)]
+    shots.append(("settings", "/settings", 1500))
     if len(runs) > 1:
         shots.append(("compare", f"/compare?runs={runs[1]},{runs[0]}", 1500))
+    if incidents:
+        shots.append(("incident", f"/incident/{incidents[0]}", 1900))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-background-networking"])
         for theme in ("dark", "light"):
@@ -35,6 +38,11 @@ def main() -> None:
         for name, path, _ in shots:
             take(browser, arguments.address + path, f"{name}-phone.png", "light", 390, 844)
         browser.close()
+
+
+def read(url: str) -> Any:
+    with urllib.request.urlopen(url) as answer:
+        return json.load(answer)
 
 
 def take(browser: Any, url: str, file: str, theme: str, width: int, height: int) -> None:
