@@ -28,6 +28,10 @@ def row_line(step: int, at: float, values: Mapping[str, Any], hists: Mapping[str
     return ROW + text.encode()
 
 
+TOO_MANY = "what goes beyond the limit"
+"""Named once, however many metrics a row holds too many."""
+
+
 def usable(values: Mapping[Any, Any], hists: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, list[int]], list[tuple[str, str]]]:
     """The values and histograms that the collector will take, and name and problem of the others: one bad value must not cost the row."""
     kept: dict[str, Any] = {}
@@ -43,7 +47,7 @@ def usable(values: Mapping[Any, Any], hists: Mapping[Any, Any]) -> tuple[dict[st
         if problem is None:
             kept[name] = spelled
         else:
-            left_out.append((str(name)[:40], problem))
+            left_out.append((TOO_MANY if len(kept) >= wire.MAX_METRICS_PER_ROW else str(name)[:40], problem))
     for name, counts in hists.items():
         whole = counted(counts)
         if problem := histogram_problem(name, whole):

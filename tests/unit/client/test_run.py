@@ -178,6 +178,7 @@ def test_a_bad_value_costs_only_itself(collector: Receiver, capsys: pytest.Captu
     told = capsys.readouterr().err
     assert "'z' is left out of a row: 'high' is not a number" in told and "must be a string, not int" in told
     assert f"at most {MAX_METRICS_PER_ROW} metrics" in told and "must be 66" in told and "no histogram of the catalogue" in told
+    assert told.count(f"at most {MAX_METRICS_PER_ROW} metrics") == 1
 
 
 def test_a_finished_or_disabled_run_takes_everything_and_sends_nothing(collector: Receiver) -> None:
