@@ -140,7 +140,7 @@ def charts_for(names: Sequence[str], histograms: Sequence[str] = (), *, task: st
             lines = _rewards(left, dict(group.lines), task, aux)
         for prefix in group.prefixes:
             known = {line.metric for line in lines}
-            parts = [name for name in left if name.startswith(prefix) and name not in known]
+            parts = [name for name in left if name.startswith(prefix) and name not in (*known, "reward.aux.share")]
             lines += [Line(name, name.removeprefix(prefix).removesuffix(".mean"), group.id == "reward-components") for name in parts]
         lines = lines[:_MAX_LINES]
         if group.kind == "stack" and len(lines) == 2:

@@ -49,6 +49,7 @@ def take(browser: Any, url: str, file: str, theme: str, width: int, height: int)
     """One picture of a page's first view, after its charts have been drawn."""
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=theme)
     page.goto(url)
+    page.wait_for_function("() => !document.querySelector('.plot') || document.querySelector('.plot path.js-line')", timeout=30_000)
     page.wait_for_timeout(SETTLE_MS)
     page.screenshot(path=HERE / file)
     page.close()

@@ -166,7 +166,7 @@ AUX_SHARE = Detector(
 def _dead_reward(view: View, memory: State) -> tuple[State, Finding | None]:
     rows = int(view.limit(DEAD_REWARD, "rows"))
     for name in sorted(view.row.values):
-        if not name.startswith(("reward.fn.", "reward.aux.")) or view.now(name) is None:
+        if name == "reward.aux.share" or not name.startswith(("reward.fn.", "reward.aux.")) or view.now(name) is None:
             continue
         series = view.series(name)
         if series.n >= rows and min(*series.first, *series.x) == max(*series.first, *series.x):

@@ -65,3 +65,10 @@ def test_figures_are_plain_json_and_shares_have_percent_axes() -> None:
         assert told["layout"]["yaxis"]["type"] == ("log" if chart.log else "linear")
     (clipped,) = charts_for(["len.truncated_frac"])
     assert figure(clipped)["layout"]["yaxis"]["tickformat"].endswith("%")
+
+
+def test_the_share_of_the_signal_is_no_component_of_the_reward() -> None:
+    names = ["reward.task.mean", "reward.aux.mean", "reward.aux.word.mean", "reward.aux.share"]
+    found = {chart.id: [line.metric for line in chart.lines] for chart in charts_for(names)}
+    assert found["reward-components"] == ["reward.task.mean", "reward.aux.mean", "reward.aux.word.mean"]
+    assert ["reward.aux.share"] in found.values()
