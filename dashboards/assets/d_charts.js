@@ -96,7 +96,7 @@ vitals.charts = (function () {
       this.dirty = true;
       this.off = new Set();
       this.legend();
-      this.foot();
+      this.sheet = v.sheets.foot(this);
       this.size = new ResizeObserver(() => { if (this.bound && this.plot.clientHeight !== this.height) { this.height = this.plot.clientHeight; window.Plotly.Plots.resize(this.plot); } });
       this.size.observe(this.plot);
     }
@@ -121,54 +121,6 @@ vitals.charts = (function () {
       });
     }
 
-    /** In the head: the same numbers as a table, and the chart as a file. */
-    foot() {
-      const title = v.escape(this.spec.title);
-      const tools = document.createElement("span");
-      tools.className = "card-tools";
-      tools.innerHTML = `<button type="button" class="quiet to-table" title="Table" aria-label="${title} as a table" aria-expanded="false"><span class="glyph glyph-table" aria-hidden="true"></span></button>
-        <details class="menu"><summary class="quiet" title="Save" aria-label="Save ${title}"><span class="glyph glyph-save" aria-hidden="true"></span></summary><div></div></details>`;
-      this.sheet = this.card.querySelector(".card-foot");
-      const button = tools.querySelector("button");
-      button.addEventListener("click", () => {
-        this.sheet.hidden = !this.sheet.hidden;
-        button.setAttribute("aria-expanded", String(!this.sheet.hidden));
-        if (!this.sheet.hidden) this.table();
-      });
-      const menu = tools.querySelector(".menu");
-      menu.addEventListener("toggle", () => { if (menu.open) this.menu(menu.lastElementChild); });
-      menu.addEventListener("click", (event) => {
-        if (event.target.closest("[data-png]")) this.png();
-        if (event.target.closest("div")) menu.open = false;
-      });
-      this.card.querySelector(".legend").before(tools);
-    }
-
-    /** A picture of what is drawn, and every row of its metrics. */
-    menu(place) {
-      const runs = this.view ? this.view.runs : [];
-      const file = (run) => `/api/v1/runs/${encodeURIComponent(run)}/export?metrics=${encodeURIComponent(this.metrics.join(","))}`;
-      const rows = this.spec.kind === "heat" ? [] : runs.map((run) => `<a download href="${v.escape(file(run))}">CSV${runs.length > 1 ? ` of ${v.escape(this.view.nameOf(run))}` : ""}</a>`);
-      place.innerHTML = `<button type="button" data-png>PNG</button>${rows.join("")}`;
-    }
-
-    /** The card as a picture on its own: with title, legend and a ground. */
-    async png() {
-      if (!this.bound) return;
-      const lib = await plotly();
-      const c = colours();
-      const layout = structuredClone(this.plot.layout);
-      Object.assign(layout, {
-        paper_bgcolor: c.surface, plot_bgcolor: c.surface, showlegend: this.spec.kind !== "heat", margin: { l: 64, r: 56, t: 56, b: 72 }, legend: { orientation: "h", y: -0.14, font: { color: c.text } },
-        title: { text: v.escape(this.spec.title) + (this.spec.unit ? ` (${v.escape(this.spec.unit)})` : ""), x: 0.02, font: { size: 15, color: c.text } },
-      });
-      for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { gridcolor: c.grid, color: c.dim });
-      const link = document.createElement("a");
-      link.href = await lib.toImage({ data: this.plot.data, layout }, { format: "png", width: 960, height: 480, scale: 2 });
-      link.download = `${this.view.runs.join("-").replace(/[^A-Za-z0-9._-]+/g, "_").slice(0, 100)}-${this.spec.id}.png`;
-      link.click();
-    }
-
     /** Draws from the view's series; the view also knows the axis, the smoothing, the zoom and the marks. */
     async draw(view) {
       this.view = view;
@@ -183,7 +135,7 @@ vitals.charts = (function () {
       if (!this.bound) this.bind(view);
       this.card.dataset.severity = this.ill(view);
       this.values(view);
-      if (this.sheet && !this.sheet.hidden) this.table();
+      if (!this.sheet.hidden) v.sheets.table(this);
     }
 
     redraw() { this.dirty = true; this.view?.queue(this); }
@@ -430,39 +382,6 @@ vitals.charts = (function () {
       if (range) said.push(`normal in healthy runs ${range}`);
       const label = `${this.spec.title}${said.length ? `: ${said.join(", ")}` : ""}${view.lastStep != null ? `, to step ${v.integer(view.lastStep)}` : ""}`;
       if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
-    }
-
-    /** At most forty rows, evenly taken, the newest first. */
-    table() {
-      const view = this.view;
-      if (!view) return;
-      const columns = this.spec.kind === "heat" ? this.shares(view) : view.runs.flatMap((run) => this.spec.figure.data.map((template) => {
-        const name = view.runs.length > 1 ? `${view.nameOf(run)}${this.spec.figure.data.length > 1 ? `, ${template.name}` : ""}` : template.name;
-        const values = new Map();
-        const attempts = view.curves(run, template.meta.metric) || (this.spec.kind === "stack" ? this.rest(view, run, template.meta.metric) : null) || {};
-        for (const number of Object.keys(attempts).sort((a, b) => a - b)) {
-          attempts[number].x.forEach((x, i) => values.set(x, attempts[number].y[i]));
-          for (const [x, what] of attempts[number].bad || []) if (values.get(x) == null) values.set(x, what);
-        }
-        return [name, values];
-      }));
-      const steps = [...new Set(columns.flatMap(([, values]) => [...values.keys()]))].sort((a, b) => b - a);
-      const stride = Math.ceil(steps.length / 40) || 1;
-      const rows = steps.filter((_, i) => i % stride === 0);
-      this.sheet.innerHTML = `<table class="plain"><thead><tr><th scope="col">Step</th>${columns.map(([name]) => `<th scope="col" class="num">${v.escape(name)}</th>`).join("")}</tr></thead>
-        <tbody>${rows.map((step) => `<tr><th scope="row" class="num">${v.integer(step)}</th>${columns.map(([, values]) => `<td class="num">${v.escape(values.has(step) ? this.format(values.get(step)) : "")}</td>`).join("")}</tr>`).join("")}</tbody></table>`;
-    }
-
-    /** A heat map in numbers: where its lower, middle and upper parts end, as the upper edges of their bins. */
-    shares(view) {
-      const map = view.heat(this.metrics[0]) || { x: [], counts: [] };
-      const at = (column, share) => {
-        const wanted = share * column.reduce((a, b) => a + b, 0);
-        let sum = 0;
-        const bin = column.findIndex((count) => (sum += count) >= wanted && sum > 0);
-        return map.edges[Math.min(map.first_bin + bin, map.edges.length - 1)];
-      };
-      return [["5 % below", 0.05], ["half below", 0.5], ["95 % below", 0.95]].map(([name, share]) => [name, new Map(map.x.map((x, i) => [x, at(map.counts[i], share)]))]);
     }
 
     purge() { this.size.disconnect(); if (this.bound && window.Plotly) window.Plotly.purge(this.plot); }

@@ -14,6 +14,9 @@ from monitor.store.series import metric_sets
 from monitor.store.tables import run as run_table
 
 MOST_RUNS = 12
+LOOKED_AT = 200
+"""Newest healthy runs among which those of the same model are sought."""
+
 SAMPLES = 400
 """Rows taken of a run at even distances: each costs one step in an index, however long the run is."""
 
@@ -37,6 +40,7 @@ async def bands(conn: AsyncConnection, like: RunView) -> list[Band]:
         .where(run_table.c.project == like.project, run_table.c.algorithm.is_not_distinct_from(like.algorithm))
         .where(run_table.c.outcome == "healthy", run_table.c.id != like.id)
         .order_by(run_table.c.id.desc())
+        .limit(LOOKED_AT)
     )
     found = [row for row in (await conn.execute(query)).all() if model_of(row.config) == group.model]
     gathered = Bands()
