@@ -95,10 +95,6 @@ class Database:
     def last_words(self) -> str:
         return f"its log is {self._folder / 'postgres.log'}"
 
-    @property
-    def exit_code(self) -> int | None:
-        return None
-
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()

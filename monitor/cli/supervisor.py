@@ -17,8 +17,6 @@ from monitor.cli.errors import CommandError
 
 STOP_SECONDS = 10.0
 LONGEST_PAUSE = 30.0
-WRONG_SET_UP = 2
-"""The exit code by which a command says that its settings are wrong: starting it again soon is of no use."""
 
 
 class Part(Protocol):
@@ -39,10 +37,6 @@ class Part(Protocol):
 
     def last_words(self) -> str:
         """Why it is dead, in one sentence where that is known; empty otherwise."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """How it ended; None while it runs and where that is not known."""
 
     def stop(self) -> None:
         """End it, cleanly if it lets us, within a bounded time."""
@@ -150,8 +144,7 @@ class Supervisor:
                 continue
             if kept.retry_at is None:
                 kept.quick_deaths = kept.quick_deaths + 1 if now - kept.started_at < LONGEST_PAUSE else 1
-                wrong = kept.part.exit_code == WRONG_SET_UP
-                pause = LONGEST_PAUSE if wrong else min(LONGEST_PAUSE, 0.25 * 2 ** (kept.quick_deaths - 1))
+                pause = min(LONGEST_PAUSE, 0.25 * 2 ** (kept.quick_deaths - 1))
                 kept.retry_at = now + pause
                 words = kept.part.last_words()
                 self._say(f"{kept.part.name} ended{f': {words}' if words else ''}; starting it again in {pause:.2g} s")

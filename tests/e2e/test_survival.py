@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import re
@@ -50,7 +51,11 @@ class Up:
                 self.pids[found[1]] = int(found[2])
 
     def kill(self, part: str) -> None:
-        os.kill(self.pids.pop(part), signal.SIGKILL)
+        """Kills a part; one that has just ended by itself, because what it needs is gone, is waited for."""
+        while True:
+            until(lambda: part in self.pids, 60, "\n".join(self.lines))
+            with contextlib.suppress(ProcessLookupError):
+                return os.kill(self.pids.pop(part), signal.SIGKILL)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -119,7 +124,6 @@ def test_killing_collector_worker_and_postgres_loses_and_doubles_nothing(up: Up,
         for i, run in enumerate(runs):
             run.log(values(i, step), step=step)
         if step % 40 == 20 and (victim := next(victims, None)) is not None:
-            until(lambda victim=victim: victim in up.pids, 60, "\n".join(up.lines))
             up.kill(victim)
         time.sleep(0.05)
     for run in runs:
