@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -130,7 +131,7 @@ def peer_python() -> Path:
 
 def peer(tool: str, steps: int, visit: Visitor) -> float:
     """Median seconds until twelve charts of ``tool`` are drawn."""
-    python, port = peer_python(), free_port("127.0.0.1", 46_000)
+    python, port = peer_python(), free_port("127.0.0.1", 26_000)
     with tempfile.TemporaryDirectory() as folder:
         command = [str(python), str(Path(__file__).with_name("page_peer.py")), tool, folder, str(CHARTS), str(steps), str(port)]
         with Path(folder, "log").open("wb") as log:
@@ -154,7 +155,7 @@ def peer(tool: str, steps: int, visit: Visitor) -> float:
 def answered(address: str) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5):
+        with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(address, timeout=5):
             return
         time.sleep(0.2)
     sys.exit(f"nothing answered at {address}")

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from monitor.cli.stack import free_port
+from monitor.cli.stack import answers, free_port
 from monitor.store import database, embedded
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -44,7 +43,7 @@ class Rig:
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.folder = folder
         self.durable = durable
-        self.port = free_port("127.0.0.1", random.randrange(20_000, 60_000))
+        self.port = free_port("127.0.0.1", random.randrange(20_000, 32_000))
         self.url = f"http://127.0.0.1:{self.port}"
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.start_postgres()
@@ -104,9 +103,7 @@ class Rig:
         process.wait()
 
     def answers(self) -> bool:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=2) as answer:
-            return bool(answer.status == 200)
-        return False
+        return answers(self.url)
 
     def until(self, condition: Any, what: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds

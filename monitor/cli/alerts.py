@@ -9,9 +9,9 @@ import os
 import time
 import urllib.error
 import urllib.parse
-import urllib.request
 from typing import Any
 
+from monitor.cli import stack
 from monitor.cli.errors import CommandError
 from monitor.cli.parsers import command
 
@@ -77,12 +77,8 @@ class Server:
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer as JSON values. Raises CommandError with one sentence."""
-        request = urllib.request.Request(f"{self.url}/api/v1{path}", method=method, data=None if body is None else json.dumps(body).encode())
-        if token := os.environ.get("VITALS_TOKEN"):
-            request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=15) as answer:
-                return json.load(answer)
+            return stack.get_json(f"{self.url}/api/v1{path}", 15, os.environ.get("VITALS_TOKEN"), method, body)
         except urllib.error.HTTPError as error:
             if error.code == 401:
                 raise CommandError(f"{self.url} wants a token; set VITALS_TOKEN") from None

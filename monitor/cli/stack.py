@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import http.client
 import json
 import socket
 import sys
@@ -43,7 +44,11 @@ def require_free_port(host: str, port: int) -> None:
 
 
 def free_port(host: str, first: int, tries: int = 50) -> int:
-    """The first port from ``first`` on that nothing listens on. Raises CommandError when none of ``tries`` is free."""
+    """The first port from ``first`` on that nothing listens on. Raises CommandError when none of ``tries`` is free.
+
+    ``first`` should be below the system's range for outgoing connections (32768 on Linux): within it a client that asks again and again
+    while nothing listens can be given the very port it asks for, and TCP connects it to itself.
+    """
     for port in range(first, first + tries):
         with suppress(CommandError):
             require_free_port(host, port)
@@ -193,8 +198,13 @@ def answers(address: str) -> bool:
         return False
 
 
-def get_json(url: str, timeout: float = 5, token: str | None = None) -> Any:
-    """GET ``url`` and read JSON. Raises OSError (connection, HTTP status) and ValueError (not JSON)."""
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
-    with urllib.request.urlopen(request, timeout=timeout) as answer:
-        return json.load(answer)
+def get_json(url: str, timeout: float = 5, token: str | None = None, method: str = "GET", body: Any = None) -> Any:
+    """Ask ``url``, with ``body`` as JSON unless None, and read JSON. Raises OSError (connection, HTTP status, not HTTP) and ValueError (not JSON)."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = ({"Authorization": f"Bearer {token}"} if token else {}) | ({} if data is None else {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.load(answer)
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"what listens there does not speak HTTP: {error!r}") from None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socketserver
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from monitor.cli import stack
+from monitor.cli import main, stack
 from monitor.cli.errors import CommandError
 from monitor.cli.supervisor import Process, Supervisor
 from monitor.settings import Settings
@@ -59,3 +63,27 @@ def test_a_part_that_ends_says_why_and_is_started_again_soon(tmp_path: Path) -> 
     supervisor.watch()
     supervisor.stop()
     assert "VITALS_X: is wrong." in told[-1] and "again in 0.25 s" in told[-1]
+
+
+@contextmanager
+def echo() -> Iterator[str]:
+    """The address of a listener that gives back what it is sent, as a TCP connection to itself does."""
+
+    class Echo(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(self.request.recv(4096))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_what_does_not_speak_http_is_no_collector(capsys: pytest.CaptureFixture[str]) -> None:
+    with echo() as address:
+        assert not stack.answers(address)
+        with pytest.raises(OSError, match="does not speak HTTP"):
+            stack.get_json(address)
+        for words in (["runs"], ["alerts", "list"]):
+            assert main([*words, "--url", address]) == 2
+            assert "no collector answers" in capsys.readouterr().err

@@ -68,10 +68,10 @@ CORPORA = Path(bench.__file__).with_name("corpora")
 
 def test_no_run_is_in_two_of_our_own_corpora() -> None:
     keys = [{repr((spec.preset, spec.load().config, spec.load().fault)) for spec in plan.read(path, [], {})} for path in CORPORA.glob("*.toml")]
-    assert len(keys) == 3 and len(set.union(*keys)) == sum(map(len, keys))
+    assert len(keys) == 4 and len(set.union(*keys)) == sum(map(len, keys))
 
 
-@pytest.mark.parametrize("name", ["dev", "fresh"])
+@pytest.mark.parametrize("name", ["dev", "seen", "fresh"])
 def test_our_own_corpora_hold_every_fault_twice(name: str) -> None:
     faults = [spec.preset for spec in plan.read(CORPORA / f"{name}.toml", [], {}) if spec.load().kind == "fault"]
     assert {faults.count(name) for name in presets.names() if presets.load(name).kind == "fault"} == {2}
