@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
-from runs import T0, Feed, good
+from runs import T0, Feed, good, until
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -176,6 +177,36 @@ async def test_silence_while_the_collector_was_down_says_nothing(engine: AsyncEn
         await presence.alive(conn)
     await settle(worker)
     assert await told(engine) == [("lost", "warning", "opened")]
+
+
+async def test_rows_that_came_while_no_worker_was_there_are_no_silence(engine: AsyncEngine) -> None:
+    feed, worker = await stepping(engine), Worker(engine, [NOWHERE])
+    await settle(worker)
+    await elapse(engine, 3600, beating=True)
+    await feed.rows(good(5))
+    await settle(Worker(engine, [NOWHERE]))
+    assert await told(engine) == []
+    await elapse(engine, 130, beating=True)
+    await settle(worker)
+    assert await told(engine) == [("stalled", "warning", "opened")]
+
+
+async def test_a_worker_tells_when_it_was_away(engine: AsyncEngine) -> None:
+    async with engine.begin() as conn:
+        await conn.execute(insert(beat).values(component="worker", at=func.now() - timedelta(minutes=20)))
+    stop = asyncio.Event()
+    working = asyncio.create_task(Worker(engine, []).run(stop))
+
+    async def seen() -> bool:
+        async with engine.connect() as conn:
+            return bool(await presence.blind_spells(conn, 3600))
+
+    await until(seen)
+    stop.set()
+    await working
+    async with engine.connect() as conn:
+        (spell,) = await presence.blind_spells(conn, 3600)
+    assert spell.component == "worker" and 1190 < (spell.to_at - spell.from_at).total_seconds() < 1260
 
 
 async def test_beats_without_a_gap_are_no_blindness(engine: AsyncEngine) -> None:
