@@ -125,9 +125,10 @@ def _changes(changes: Sequence[Change]) -> Any:
 
 def _change(change: Change) -> list[Any]:
     muted = f"; nobody was told: {change.muted}" if change.muted else ""
+    asked = f". {change.acted}" if change.acted else ""
     reason = REASONS.get(change.reason, change.reason)
     return [
         html.Span(f"step {change.step:,}", className="num"),
         f" {change.from_state} → {change.to_state} ",
-        html.Span(f"{reason}{muted}", className="dim"),
+        html.Span(f"{reason}{muted}{asked}", className="dim"),
     ]

@@ -69,9 +69,11 @@ def _changed(alert: AlertView, change: Change) -> Any:
     state = change.to_state
     word = {"ok": "Gone", "resolved": "Over"}.get(state, state.capitalize())
     why = REASONS.get(change.reason, change.reason) + (f"; nobody was told: {change.muted}" if change.muted else "")
+    asked = [html.P(change.acted)] if change.acted else []
     return html.Li(
         [
             html.Div([html.B(word), f": {alert.finding.get('title') or alert.detector}"]),
+            *asked,
             html.Div([f"step {change.step:,}, {why}. ", moment(change.at)], className="dim"),
         ],
         className=f"entry tone-{state}{' held' if change.muted else ''}",

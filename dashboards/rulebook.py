@@ -1,21 +1,26 @@
-"""The rules in force as tables: thresholds with unit, default and what they were changed to, and the routes of alarms."""
+"""The rules in force as tables: thresholds with unit, default and what they were changed to, the routes of alarms, and what runs are asked."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dash import html
 
 from dashboards.charts import TITLES
+from dashboards.tables import cards
 from dashboards.words import attribute, number
+from monitor.alerts.acting import Act
 from monitor.alerts.routing import DAYS, Route
 from monitor.alerts.rules import Limits, Rules
+from monitor.alerts.spans import write_span
 from monitor.detect.contract import Detector, Parameter
 from monitor.detect.registry import DETECTORS
 from monitor.metrics import ORGANS
+
+HEADS = ("Detector", "Threshold", "Unit", "Default", "In force", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,51 +77,49 @@ def written(rules: Rules) -> str:
 
 
 def _table(shown: Sequence[Threshold], label: str) -> Any:
-    head = html.Tr([html.Th(each, scope="col") for each in ("Detector", "Threshold", "Unit", "Default", "In force", "")])
-    table = html.Table([html.Thead(head), html.Tbody([_row(each) for each in shown])], className="plain cards", **{"aria-label": label})
-    return html.Div(table, className="scroll", tabIndex=0, role="region", **{"aria-label": label})
+    return cards(label, HEADS, [_row(each) for each in shown], wide=("Detector", "Threshold"))
 
 
-def _row(each: Threshold) -> Any:
+def _row(each: Threshold) -> list[Any]:
     parameter = each.parameter
-    unit = "–" if parameter.unit == "-" else parameter.unit
     value = each.changed[0][1] if each.changed else parameter.default
     force: list[Any] = [html.Div([html.B(number(value)), html.Span(f" {whom}", className="dim")]) for whom, value in each.changed]
     line = attribute({"table": f"detectors.{each.detector.id}", "name": parameter.name, "value": f"{value:g}"})
-    return html.Tr(
-        [
-            _cell("Detector", [html.Div(each.detector.title), html.Div(each.detector.id, className="dim mono")], "wide"),
-            _cell("Threshold", [html.Div(parameter.name, className="mono"), html.Div(parameter.meaning, className="dim")], "wide"),
-            _cell("Unit", unit),
-            _cell("Default", number(parameter.default)),
-            _cell("In force", force or number(parameter.default)),
-            _cell("", html.Button("Try", className="button small", title="Try another value in a back-test", **{"data-try": line})),
-        ]
-    )
-
-
-def _cell(label: str, content: Any, kind: str = "") -> Any:
-    return html.Td(content, className=kind, **{"data-label": label})
+    return [
+        [html.Div(each.detector.title), html.Div(each.detector.id, className="dim mono")],
+        [html.Div(parameter.name, className="mono"), html.Div(parameter.meaning, className="dim")],
+        "–" if parameter.unit == "-" else parameter.unit,
+        number(parameter.default),
+        force or number(parameter.default),
+        html.Button("Try", className="button small", title="Try another value in a back-test", **{"data-try": line}),
+    ]
 
 
 def routes_table(routes: Sequence[Route]) -> Any:
-    """Who is told of what, and when."""
+    """Who is told of what, when and how often."""
     if not routes:
         return html.P("There is no route: every channel is told of every alarm.", className="dim")
-    head = html.Tr([html.Th(each, scope="col") for each in ("Channels", "Of", "From", "When")])
-    rows = [
-        html.Tr(
-            [
-                _cell("Channels", html.B(", ".join(route.channels))),
-                _cell("Of", ", ".join(f"{name} {pattern}" for name, pattern in route.matcher.items()) or "everything"),
-                _cell("From", f"{route.severity} on"),
-                _cell("When", _hours(route)),
-            ]
-        )
-        for route in routes
-    ]
-    table = html.Table([html.Thead(head), html.Tbody(rows)], className="plain cards", **{"aria-label": "Routes"})
-    return html.Div(table, className="scroll", tabIndex=0, role="region", **{"aria-label": "Routes"})
+    rows = [[html.B(", ".join(each.channels)), _matcher(each.matcher), f"{each.severity} on", _hours(each), _pace(each)] for each in routes]
+    return cards("Routes", ("Channels", "Of", "From", "When", "How often"), rows, wide=("When", "How often"))
+
+
+def acts_table(acts: Sequence[Act]) -> Any:
+    """What runs are asked to do because of an alarm."""
+    if not acts:
+        return html.P("No run is asked to do anything because of an alarm.", className="dim")
+    rows = [[html.B(each.request), _matcher(each.matcher), f"{each.severity} on", "in words only" if each.dry_run else "yes"] for each in acts]
+    return cards("What runs are asked", ("Request", "Of", "From", "Asked"), rows)
+
+
+def _matcher(matcher: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {pattern}" for name, pattern in matcher.items()) or "everything"
+
+
+def _pace(route: Route) -> str:
+    told = [f"gathered every {write_span(route.digest_s)}"] if route.digest_s is not None else ["at once"]
+    if route.repeat_s is not None:
+        told.append(f"critical again every {write_span(route.repeat_s)} until acknowledged")
+    return ", ".join(told)
 
 
 def _hours(route: Route) -> str:

@@ -171,6 +171,7 @@
       if (!button) return;
       if (button.dataset.try) this.backtest.add(JSON.parse(button.dataset.try));
       else if (button.dataset.test) this.test(button);
+      else if (button.dataset.forget) this.forget(button);
       else if (button.dataset.unsilence) this.change(() => v.send("DELETE", `silences/${button.dataset.unsilence}`));
     }
 
@@ -195,6 +196,18 @@
 
     fail(html) { this.muted.querySelector(".failed").innerHTML = html; }
 
+    async forget(button) {
+      try {
+        await v.send("DELETE", `channels/${encodeURIComponent(button.dataset.forget)}`);
+        this.reread();
+        v.poll();
+      } catch (error) {
+        const said = button.closest("td").querySelector(".tested");
+        said.innerHTML = ` ${v.acts.complaint(error)}`;
+        said.className = "tested failed";
+      }
+    }
+
     /** Sends a test message and says whether it arrived. */
     async test(button) {
       if (button.getAttribute("aria-busy") === "true") return;
@@ -207,6 +220,7 @@
         const took = answer.latency_ms == null ? "" : ` in ${v.integer(Math.round(answer.latency_ms))} ms`;
         said.textContent = answer.delivered ? ` Arrived${took}. ${answer.error || ""}` : ` Did not arrive: ${answer.error}`;
         said.className = answer.delivered ? "tested good" : "tested failed";
+        if (answer.delivered) this.reread();
       } catch (error) {
         said.innerHTML = ` ${v.acts.complaint(error)}`;
         said.className = "tested failed";

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from dash import Dash, Input, Output, State, dcc, html
 
 from dashboards.pages import House, Query, callback
+from dashboards.tables import cards
 from dashboards.words import empty, moment
 from monitor.store import incidents, queries, receipts
 from monitor.store.receipts import Attempt, Lately
@@ -144,13 +145,10 @@ def _nothing(house: House, query: Query) -> Any:
 
 
 def _table(house: House, attempts: Sequence[Attempt]) -> Any:
-    head = html.Thead(html.Tr([html.Th(each, scope="col") for each in HEADS]))
-    table = html.Table([head, html.Tbody([_row(house, each) for each in attempts])], className="plain cards", **{"aria-label": "Attempts"})
-    return html.Div(table, className="card scroll", tabIndex=0, role="region", **{"aria-label": "Attempts"})
+    return cards("Attempts", HEADS, [_row(house, each) for each in attempts], wide=("What", "Error"), framed=True)
 
 
-def _row(house: House, each: Attempt) -> Any:
-    took = f"{each.latency_ms:,.0f} ms" if each.latency_ms is not None else "–"
+def _row(house: House, each: Attempt) -> list[Any]:
     again = f", attempt {each.attempt}" if each.attempt > 1 else ""
     status = f" ({each.status})" if each.status is not None else ""
     outcome = html.Span(
@@ -158,18 +156,12 @@ def _row(house: House, each: Attempt) -> Any:
         className=f"delivery delivery-{'sent' if each.outcome == 'delivered' else each.outcome}",
     )
     what = html.A(each.title, href=house.incident(each.incident)) if each.incident is not None else each.title
-    return html.Tr(
-        [
-            _cell("When", moment(each.at)),
-            _cell("Receiver", html.B(each.channel)),
-            _cell("Outcome", outcome),
-            _cell("Took", took, "num"),
-            _cell("What", [what, html.Div(each.to_state, className="dim")], "wide"),
-            _cell("Run", html.A(each.run_name, href=house.run(each.run))),
-            _cell("Error", each.error or "–" if each.outcome != "delivered" else "–", "wide dim"),
-        ]
-    )
-
-
-def _cell(label: str, content: Any, kind: str = "") -> Any:
-    return html.Td(content, className=kind, **{"data-label": label})
+    return [
+        moment(each.at),
+        html.B(each.channel),
+        outcome,
+        f"{each.latency_ms:,.0f} ms" if each.latency_ms is not None else "–",
+        [what, html.Div(each.to_state, className="dim")],
+        html.A(each.run_name, href=house.run(each.run)),
+        html.Span(each.error or "–", className="dim"),
+    ]

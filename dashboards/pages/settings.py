@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from dash import Dash, Input, Output, dcc, html
 
 from dashboards import acts, rulebook
 from dashboards.pages import House, Query, callback
+from dashboards.tables import cards
 from dashboards.words import attribute, moment
 from monitor import settings as configured
 from monitor.alerts.routing import MATCHABLE
@@ -16,12 +19,20 @@ from monitor.alerts.rules import Rules
 from monitor.store import incidents, queries, receipts
 
 HEALTH = {"ok": "takes messages", "resting": "rests after failures", "disabled": "takes nothing", "unused": "not used yet"}
-SECTIONS = (("channels", "Channels"), ("routes", "Routes"), ("silences", "Silences"), ("rules", "Thresholds"), ("backtest", "Back-test"))
+HEADS = ("Channel", "Kind", "State", "Last taken", "Last error", "Waiting", "")
+SECTIONS = {
+    "channels": "Channels",
+    "routes": "Routes",
+    "acts": "Asked of runs",
+    "silences": "Silences",
+    "rules": "Thresholds",
+    "backtest": "Back-test",
+}
 
 
 async def view(house: House, parts: list[str], query: Query) -> Any:
     """The page; only channels and silences change while it is open."""
-    rules, problems = _rules(house)
+    rules, problems = await asyncio.to_thread(_rules, house)
     async with house.engine.connect() as conn:
         stamp = await queries.alert_stamp(conn)
         used = await receipts.channels(conn)
@@ -30,11 +41,12 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     return html.Div(
         [
             html.Div([html.H1("Settings"), html.P("Who is told, of what, and by which thresholds.", className="dim")], className="head"),
-            html.Nav([html.A(text, href=f"#{name}") for name, text in SECTIONS], className="jump on-page", **{"aria-label": "On this page"}),
-            _section("channels", "Channels", html.Div(_channels(house, rules, used), id="settings-channels")),
-            _section("routes", "Routes", rulebook.routes_table(rules.routes)),
-            _section("silences", "Silences", html.Div(id="settings-silences", **{"data-silences": _silences(silences)})),
-            _section("rules", "Thresholds", *_source(house, problems), *rulebook.rules_tables(rules)),
+            html.Nav([html.A(text, href=f"#{name}") for name, text in SECTIONS.items()], className="jump on-page", **{"aria-label": "On this page"}),
+            _section("channels", html.Div(await _channels(house, rules, used), id="settings-channels")),
+            _section("routes", rulebook.routes_table(rules.routes)),
+            _section("acts", rulebook.acts_table(rules.acts)),
+            _section("silences", html.Div(id="settings-silences", **{"data-silences": _silences(silences)})),
+            _section("rules", *_source(house, problems), *rulebook.rules_tables(rules)),
             _section(
                 "backtest",
                 "Back-test",
@@ -60,11 +72,12 @@ def register(app: Dash, house: House) -> None:
     async def changed(stamp: Any) -> Any:
         async with house.engine.connect() as conn:
             used, silences = await receipts.channels(conn), await incidents.silences(conn)
-        return _channels(house, _rules(house)[0], used), _silences(silences)
+        rules, _ = await asyncio.to_thread(_rules, house)
+        return await _channels(house, rules, used), _silences(silences)
 
 
-def _section(name: str, title: str, *content: Any) -> Any:
-    return html.Section([html.H2(title), *content], id=name, className="card part setting", **{"aria-label": title})
+def _section(name: str, *content: Any) -> Any:
+    return html.Section([html.H2(SECTIONS[name]), *content], id=name, className="card part setting", **{"aria-label": SECTIONS[name]})
 
 
 def _rules(house: House) -> tuple[Rules, list[str]]:
@@ -99,18 +112,16 @@ def _silences(silences: Sequence[Mapping[str, Any]]) -> str:
     return attribute([acts.silence(each) for each in silences])
 
 
-def _channels(house: House, rules: Rules, used: Sequence[Mapping[str, Any]]) -> Any:
+async def _channels(house: House, rules: Rules, used: Sequence[Mapping[str, Any]]) -> Any:
+    about, problems = await asyncio.to_thread(_built, house, rules)
     known = {} if house.settings is None else configured.declared(house.settings, rules)
-    about, problems = _built(house, rules)
     health = {each["name"]: each for each in used}
     if not known and not health:
         slack, hook, table = (html.Code(each) for each in ("VITALS_SLACK_WEBHOOK_URL", "VITALS_WEBHOOK_URL", "[channel.NAME]"))
         return html.P(["Nobody is told of anything: set ", slack, " or ", hook, ", or write a ", table, " table into the rules file."])
-    head = html.Tr([html.Th(each, scope="col") for each in ("Channel", "Kind", "State", "Last taken", "Last error", "Waiting", "")])
     rows = [_channel(house, name, known.get(name, ""), about.get(name), health.get(name)) for name in sorted({*known, *health})]
-    table = html.Table([html.Thead(head), html.Tbody(rows)], className="plain cards", **{"aria-label": "Channels"})
     wrong = [html.Div([html.P(problem) for problem in problems], className="failed", role="alert")] if problems else []
-    return html.Div([*wrong, html.Div(table, className="scroll", tabIndex=0, role="region", **{"aria-label": "Channels"})])
+    return html.Div([*wrong, cards("Channels", HEADS, rows, wide=("Last error", ""))])
 
 
 def _built(house: House, rules: Rules) -> tuple[dict[str, str], list[str]]:
@@ -123,7 +134,7 @@ def _built(house: House, rules: Rules) -> tuple[dict[str, str], list[str]]:
         return {}, str(error).splitlines()
 
 
-def _channel(house: House, name: str, kind: str, about: str | None, health: Mapping[str, Any] | None) -> Any:
+def _channel(house: House, name: str, kind: str, about: str | None, health: Mapping[str, Any] | None) -> list[Any]:
     state = "unused" if health is None else health["state"]
     failing = health is not None and state == "ok" and health["failures"]
     word = f"failed {health['failures']} in a row" if failing and health is not None else HEALTH.get(state, state)
@@ -131,24 +142,19 @@ def _channel(house: House, name: str, kind: str, about: str | None, health: Mapp
     if about is not None:
         test = html.Button("Send a test", className="button small", **{"data-test": name})
     elif not kind:
-        test = html.Span("not set up here", className="dim", title="It was used, and this process's settings do not name it")
-    return html.Tr(
-        [
-            _cell("Channel", html.A(html.B(name), href=f"{house.base}deliveries?channel={name}")),
-            _cell("Kind", [kind or "–", html.Div(about or "", className="dim")]),
-            _cell("State", html.Span(word, className=f"state channel-{'resting' if failing else state}")),
-            _cell("Last taken", _when(health, "last_ok_at")),
-            _cell("Last error", [_when(health, "last_error_at"), html.Div((health or {}).get("last_error") or "", className="dim")], "wide"),
-            _cell("Waiting", f"{health['waiting']:,}" if health is not None else "0"),
-            _cell("", [test, html.Span(className="tested", role="status")], "wide"),
-        ],
-    )
+        gone = "It was used, and the settings of this process do not name it; with its next attempt it is back."
+        test = [html.Span("not set up here ", className="dim"), html.Button("Forget", className="button small", title=gone, **{"data-forget": name})]
+    return [
+        html.A(html.B(name), href=f"{house.base}deliveries?{urlencode({'channel': name})}"),
+        [kind or "–", html.Div(about or "", className="dim")],
+        html.Span(word, className=f"state channel-{'resting' if failing else state}"),
+        _when(health, "last_ok_at"),
+        [_when(health, "last_error_at"), html.Div((health or {}).get("last_error") or "", className="dim")],
+        f"{health['waiting']:,}" if health is not None else "0",
+        [test, html.Span(className="tested", role="status")] if not isinstance(test, list) else [*test, html.Span(className="tested", role="status")],
+    ]
 
 
 def _when(health: Mapping[str, Any] | None, key: str) -> Any:
     at = None if health is None else health[key]
     return "never" if at is None else moment(at, age=True)
-
-
-def _cell(label: str, content: Any, kind: str = "") -> Any:
-    return html.Td(content, className=kind, **{"data-label": label})

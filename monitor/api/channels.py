@@ -55,6 +55,13 @@ def build_router(engine: AsyncEngine, settings: Settings) -> APIRouter:
         said = {"channel": name, "delivered": True, "status": receipt.status, "latency_ms": receipt.latency_ms, "error": receipt.note}
         return reply(said)
 
+    @router.delete("/channels/{name}", summary="Forget how a receiver was that is not used any more; its next attempt brings it back")
+    async def forget(name: str) -> Response:
+        async with transaction(engine) as conn:
+            if not await deliveries.forget(conn, name):
+                raise HTTPException(404, f"No channel {name[:80]} was ever used.")
+        return reply({"channel": name})
+
     return router
 
 

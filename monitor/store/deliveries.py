@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, and_, case, exists, func, or_, select, update
+from sqlalchemy import Column, ColumnElement, and_, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -221,6 +221,11 @@ async def enable(conn: AsyncConnection, names: Sequence[str]) -> None:
     """Ends the rest of disabled channels: whoever starts a worker has had the chance to set them right."""
     fresh = {"failures": 0, "state": "ok", "rest_until": None, "probe_until": None}
     await conn.execute(update(channel).where(channel.c.name.in_(names), channel.c.state == "disabled").values(**fresh))
+
+
+async def forget(conn: AsyncConnection, name: str) -> bool:
+    """Takes a channel out of the list of those that were used, whatever still waits for it; False if it is not in there."""
+    return bool((await conn.execute(delete(channel).where(channel.c.name == name))).rowcount)
 
 
 async def record(conn: AsyncConnection, due: Due, outcome: Outcome) -> None:

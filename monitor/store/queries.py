@@ -129,7 +129,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition of an alert, with its reason."""
+    """A transition of an alert, with its reason, why nobody was told, and what the run was asked to do because of it."""
 
     step: int
     at: datetime
@@ -137,6 +137,7 @@ class Change:
     to_state: str
     reason: str
     muted: str | None = None
+    acted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,6 +436,7 @@ async def alerts(
             transition.c.to_state,
             transition.c.reason,
             transition.c.muted,
+            transition.c.acted,
         )
         for row in await conn.execute(history.where(transition.c.alert_id.in_(ids)).order_by(transition.c.id)):
             changes.setdefault(row.alert_id, []).append(Change(*tuple(row)[1:]))
@@ -467,11 +469,10 @@ async def count_open_alerts(conn: AsyncConnection) -> dict[str, int]:
 async def alert_stamp(conn: AsyncConnection) -> str:
     """A text that changes whenever an alert changed, a delivery was tried, or somebody did something about an incident."""
     newest = select(func.max(transition.c.id)).scalar_subquery()
-    settled = select(func.count()).where(delivery.c.state != "pending").scalar_subquery()
     said = select(func.max(note.c.id)).scalar_subquery()
     muted = select(func.sum(silence.c.id)).where(silence.c.until > func.now()).scalar_subquery()
     tried = select(func.extract("epoch", func.max(func.greatest(channel.c.last_ok_at, channel.c.last_error_at)))).scalar_subquery()
-    return ".".join(str(part) for part in (await conn.execute(select(newest, settled, said, muted, tried))).one())
+    return ".".join(str(part) for part in (await conn.execute(select(newest, said, muted, tried))).one())
 
 
 async def events(conn: AsyncConnection, run_id: int, *, after: int = 0, limit: int = 500) -> list[EventView]:

@@ -411,6 +411,7 @@ delivery_attempt = Table(
     Column("error", Text),
     PrimaryKeyConstraint("delivery_id", "attempt"),
     ForeignKeyConstraint(["delivery_id"], ["delivery.id"], ondelete="CASCADE"),
+    Index(None, "at"),
 )
 """One attempt: ``outcome`` is ``sending``, ``delivered``, ``failed`` or ``refused``; one that stays ``sending`` died with its worker."""
 

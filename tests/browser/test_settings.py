@@ -38,6 +38,11 @@ match = {project = "math*"}
 severity = "critical"
 hours = "09:00-18:00"
 zone = "Europe/Berlin"
+repeat = "30m"
+
+[[act]]
+request = "stop"
+match = {detector = "non_finite"}
 """
 
 CHOSEN = "(() => { const field = document.activeElement; return field.value.slice(field.selectionStart, field.selectionEnd); })()"
@@ -70,7 +75,9 @@ def test_channels_say_how_they_are_and_never_their_secret(ruled_site: Any, visit
     assert re.match(r"webhook webhook webhook at 127.0.0.1, not signed takes messages (just now|\d+ (s|min) ago) never 0", rows["webhook"])
     assert re.match(r"oncall slack .* not used yet never never 0", rows["oncall"])
     assert "SECRET-PATH" not in page.content()
-    assert "oncall project math* critical on every day, 09:00 to 18:00 Europe/Berlin" in " ".join(page.inner_text("#routes tbody").split())
+    route = " ".join(page.inner_text("#routes tbody").split())
+    assert route.startswith("oncall project math* critical on every day, 09:00 to 18:00 Europe/Berlin at once, critical again every 30m until")
+    assert " ".join(page.inner_text("#acts tbody").split()) == "stop detector non_finite critical on in words only"
 
 
 def test_a_test_message_says_whether_it_arrived(ruled_site: Any, visit: Visit) -> None:
@@ -80,6 +87,18 @@ def test_a_test_message_says_whether_it_arrived(ruled_site: Any, visit: Visit) -
     page.locator(".tested.good", has_text="Arrived in").wait_for()
     page.locator("[data-test=closed]").click()
     page.locator(".tested.failed", has_text="Did not arrive: the connection to 127.0.0.1 failed").wait_for()
+
+
+def test_a_receiver_that_is_used_no_more_is_forgotten(ruled_site: Any, visit: Visit) -> None:
+    with Receiver(lambda _: 404) as gone:
+        Story(ruled_site, "breaks-again", healthy, seed=4).open().steps(0, 30, change=break_at(25))
+        ruled_site.judge([Webhook("former", gone.url, private=True)])
+    page = visit(ruled_site, "/settings")
+    page.locator("#channel-trouble", has_text="former takes nothing").wait_for()
+    page.locator("[data-forget=former]").click()
+    page.wait_for_selector("[data-forget=former]", state="detached")
+    page.wait_for_function("!document.getElementById('channel-trouble').textContent")
+    assert "former" not in [each["name"] for each in ruled_site.get("channels")]
 
 
 def test_a_channel_that_is_wrongly_set_up_is_said(postgres: str, template_database: str, tmp_path: Path, visit: Visit) -> None:
@@ -136,7 +155,7 @@ def test_a_back_test_says_which_runs_would_have_raised_other_alarms(ruled_site: 
     page.trouble.forgive("422")
     page.fill("[name=rules]", TRIED + "\n[detectors.no_signal]\nfloor = 0.1\n")
     page.get_by_role("button", name="Judge again").click()
-    page.get_by_text("3 runs judged; 1 run would have raised other alarms.").wait_for()
+    page.get_by_text("4 runs judged; 1 run would have raised other alarms.").wait_for()
     row = " ".join(page.locator(".results tbody tr").first.inner_text().split())
     assert "goblin-bonus" in row and "kl_acceleration at step" in row
     assert "Of no run it is said what it came to" in page.inner_text(".results")

@@ -70,6 +70,7 @@ async def test_the_page_tests_a_channel_with_the_token_only(engine: AsyncEngine,
             wrong = await client.post("/channels/oncall/test")
             assert wrong.status_code == 409 and "oncall.url cannot be read" in wrong.json()["error"]
             assert (await client.get("/channels")).status_code == 200
+            assert (await client.delete("/channels/oncall")).status_code == 404
 
 
 async def test_a_critical_alarm_is_told_again_until_somebody_acknowledges_it(engine: AsyncEngine) -> None:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
+from views import T0, an_alert
 
 from dashboards import acts, cascade
 from monitor.store.incidents import Incident, Member
 from monitor.store.queries import AlertView, Change
-
-T0 = datetime(2026, 11, 30, tzinfo=UTC)
-
-
-def an_alert(number: int, detector: str, *, since: int, held_by: str = "", resolved: int | None = None) -> AlertView:
-    muted = f"{held_by} explains it" if held_by else None
-    changes = (Change(since + 1, T0, "ok", "critical", "opened", muted),)
-    finding = {"title": detector, "metric": "kl_ref.k3", "since_step": since}
-    state, over = ("open", None) if resolved is None else ("resolved", T0)
-    return AlertView(number, "r", "r", "p", detector, "policy", "critical", state, since + 1, T0, since + 5, resolved, over, finding, changes=changes)
 
 
 def told(alerts: list[AlertView]) -> list[tuple[str, int]]:

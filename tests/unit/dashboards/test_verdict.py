@@ -7,6 +7,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from views import text_of
+
 from dashboards import figures, rollouts, verdict
 from dashboards.pages.alerts import in_order
 from dashboards.words import flatten, number, pairs, pill
@@ -56,15 +58,6 @@ def a_run(**changes: Any) -> RunView:
         "speed": 0.2,
     }
     return RunView(**(fields | changes))
-
-
-def text_of(tree: Any) -> str:
-    """Everything a reader sees of a component."""
-    if isinstance(tree, (list, tuple)):
-        return " ".join(text_of(each) for each in tree)
-    if tree is None or isinstance(tree, (str, int, float)):
-        return "" if tree is None else str(tree)
-    return text_of(getattr(tree, "children", None))
 
 
 def test_the_alert_that_the_verdict_names_leads() -> None:
