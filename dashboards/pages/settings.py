@@ -49,7 +49,6 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
             _section("rules", *_source(house, problems), *rulebook.rules_tables(rules)),
             _section(
                 "backtest",
-                "Back-test",
                 html.Div(id="backtest-panel", **{"data-projects": attribute(projects), "data-rules": rulebook.written(rules)}),
             ),
             dcc.Store(id="settings-stamp"),

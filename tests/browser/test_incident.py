@@ -103,6 +103,7 @@ def test_a_silence_is_made_and_ended_here(site: Any, visit: Visit) -> None:
     page.reload()
     page.get_by_role("button", name="End this silence").click()
     page.wait_for_selector(".silence", state="detached")
+    page.wait_for_function("!document.querySelector('.acts .now').textContent.includes('Saving')")
     assert site.get("silences") == []
 
 

@@ -158,7 +158,7 @@ def test_a_back_test_says_which_runs_would_have_raised_other_alarms(ruled_site: 
     page.get_by_text("4 runs judged; 1 run would have raised other alarms.").wait_for()
     row = " ".join(page.locator(".results tbody tr").first.inner_text().split())
     assert "goblin-bonus" in row and "kl_acceleration at step" in row
-    assert "Of no run it is said what it came to" in page.inner_text(".results")
+    page.locator(".results", has_text="Of no run it is said what it came to").wait_for()
     assert page.inner_text("#backtest .failed") == ""
     page.select_option("#backtest [name=project]", "ablation")
     assert "project=ablation" in page.url
