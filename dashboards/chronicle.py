@@ -10,6 +10,7 @@ from dash import html
 from dashboards.pages import House
 from dashboards.words import moment
 from monitor.alerts.lifecycle import REASONS
+from monitor.detect.words import counted
 from monitor.store.incidents import Note
 from monitor.store.queries import AlertView, Change, Told
 
@@ -35,7 +36,7 @@ def told(house: House, alerts: Sequence[AlertView]) -> list[Any]:
     held = sum(bool(alert.held_by) for alert in alerts)
     parts: list[Any] = [head, html.Ul([html.Li(_message(alert, each)) for alert, each in sent], className="messages")]
     if held:
-        parts.append(html.P(f"Of {held} more {'alert' if held == 1 else 'alerts'} nobody was told: another explains them.", className="dim"))
+        parts.append(html.P(f"Of {counted(held, 'more alert')} nobody was told: another explains {'it' if held == 1 else 'them'}.", className="dim"))
     parts.append(html.P(html.A("Every attempt", href=f"{house.base}deliveries?incident={alerts[0].incident}")))
     return parts
 
@@ -49,12 +50,8 @@ def _message(alert: AlertView, each: Told) -> list[Any]:
         html.Div(f"{each.to_state} at step {each.step:,}: {alert.finding.get('title') or alert.detector}", className="dim"),
     ]
     if each.error and each.state != "sent":
-        parts.append(html.Div(f"{_attempts(each.attempts)}, last: {each.error}", className="dim"))
+        parts.append(html.Div(f"{counted(each.attempts, 'attempt')}, last: {each.error}", className="dim"))
     return parts
-
-
-def _attempts(number: int) -> str:
-    return f"{number} {'attempt' if number == 1 else 'attempts'}"
 
 
 def log(alerts: Sequence[AlertView], notes: Sequence[Note]) -> list[Any]:

@@ -18,6 +18,7 @@ from monitor.alerts.rules import Limits, Rules
 from monitor.alerts.spans import write_span
 from monitor.detect.contract import Detector, Parameter
 from monitor.detect.registry import DETECTORS
+from monitor.detect.words import counted
 from monitor.metrics import ORGANS
 
 HEADS = ("Detector", "Threshold", "Unit", "Default", "In force", "")
@@ -58,7 +59,7 @@ def rules_tables(rules: Rules) -> list[Any]:
     ]  # fmt: skip
     for organ in ORGANS:
         if mine := [each for each in every if each.detector.organ == organ]:
-            summary = html.Summary(f"{TITLES[organ]}: {len(mine)} {'threshold' if len(mine) == 1 else 'thresholds'}")
+            summary = html.Summary(f"{TITLES[organ]}: {counted(len(mine), 'threshold')}")
             parts.append(html.Details([summary, _table(mine, f"Thresholds of {TITLES[organ]}")], className="more"))
     return parts
 

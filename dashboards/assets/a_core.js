@@ -50,6 +50,8 @@ window.vitals = (function () {
 
   const percent = (value) => (value == null ? "–" : `${NUMBER.format(Math.round(value * 1000) / 10)} %`);
   const integer = (value) => (value == null ? "–" : value.toLocaleString("en"));
+  /** "1 run", "3 runs". */
+  const counted = (number, one, many = `${one}s`) => `${integer(number)} ${number === 1 ? one : many}`;
 
   function duration(seconds) {
     const s = Math.max(0, seconds);
@@ -155,9 +157,9 @@ window.vitals = (function () {
     const node = document.getElementById("channel-trouble");
     if (!node) return;
     const html = channels.map((each) => {
-      const waits = each.waiting ? ` ${integer(each.waiting)} ${each.waiting === 1 ? "message waits" : "messages wait"}.` : "";
+      const waits = each.waiting ? ` ${counted(each.waiting, "message waits", "messages wait")}.` : "";
       const off = each.state === "disabled";
-      const what = off ? "takes nothing: its address or our secret is wrong." : `has failed ${each.failures} times in a row.`;
+      const what = off ? "takes nothing: its address or our secret is wrong." : `has failed ${counted(each.failures, "time")} in a row.`;
       const next = off ? "Correct it, start the worker again, and send a test:" : "It is tried again by itself;";
       const why = each.last_error ? ` <span class="why">${escape(each.last_error)}</span>` : "";
       return `<p class="trouble-${each.state}"><span class="icon" aria-hidden="true"></span><span><b>${escape(each.name)}</b> ${what}${waits}${why} ${next} <a href="${base}settings#channels">settings</a>, <a href="${base}deliveries?channel=${encodeURIComponent(each.name)}">what was tried</a>.</span></p>`;
@@ -172,7 +174,7 @@ window.vitals = (function () {
     node.hidden = total === 0;
     node.textContent = total;
     node.className = `count ${counts.critical ? "bad" : "some"}`;
-    node.setAttribute("aria-label", `${total} open ${total === 1 ? "incident" : "incidents"}`);
+    node.setAttribute("aria-label", counted(total, "open incident"));
   }
 
   /** Registers what drives the page whose root has data-page=name: create(root) returns {poll, stop}. */
@@ -280,5 +282,5 @@ window.vitals = (function () {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   window.addEventListener("online", poll);
 
-  return { base, ask, api, send, page, poll, go, number, brief, percent, integer, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
+  return { base, ask, api, send, page, poll, go, number, brief, percent, integer, counted, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
 })();

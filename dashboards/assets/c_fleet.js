@@ -61,7 +61,7 @@
     const tags = run.tags.slice(0, 3).map((tag) => `<button type="button" class="tag-of" data-tag="${v.escape(tag)}" title="Only runs with this tag">${v.escape(tag)}</button>`);
     const where = [...[run.algorithm && run.algorithm.toUpperCase(), run.project].filter(Boolean).map(v.escape), ...tags].join("\u00a0· ");
     const alerts = run.critical + run.warning;
-    const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${alerts} open ${alerts === 1 ? "alert" : "alerts"}">${alerts}</a>` : '<span class="dim">0</span>';
+    const counts = alerts ? `<a class="count ${run.critical ? "bad" : "some"}" href="${v.base}alerts?run=${encodeURIComponent(run.run)}" aria-label="${v.counted(alerts, "open alert")}">${alerts}</a>` : '<span class="dim">0</span>';
     return `<td class="c-mark" role="cell"><input type="checkbox" data-mark ${marked ? "checked" : ""} aria-label="Compare ${v.escape(run.name)}"></td>
       <td role="cell" class="c-verdict">${v.pill(run.severity)}</td>
       <th role="rowheader" scope="row" class="c-run"><a href="${v.base}run/${encodeURIComponent(run.run)}">${v.escape(run.name)}</a>
@@ -213,7 +213,7 @@
     head(row, group, runs) {
       const told = v.URGENCY.map((severity) => [severity, runs.filter((run) => (run.severity in v.SEVERITIES ? run.severity : "unknown") === severity).length]).filter(([, count]) => count);
       const html = `<th role="rowheader" scope="rowgroup" colspan="${COLUMNS.length + 1}"><button type="button" data-fold="${v.escape(group)}" aria-expanded="${!this.folded.has(group)}">${v.escape(group)}</button>
-        <span class="dim">${runs.length} ${runs.length === 1 ? "run" : "runs"}</span>${told.map(([severity, count]) => `<span class="tally sev-${severity.replace(" ", "-")}"><span class="icon" aria-hidden="true"></span>${count} ${v.SEVERITIES[severity].toLowerCase()}</span>`).join("")}</th>`;
+        <span class="dim">${v.counted(runs.length, "run")}</span>${told.map(([severity, count]) => `<span class="tally sev-${severity.replace(" ", "-")}"><span class="icon" aria-hidden="true"></span>${count} ${v.SEVERITIES[severity].toLowerCase()}</span>`).join("")}</th>`;
       row.className = "group-row";
       if (row.dataset.html !== html) { row.innerHTML = html; row.dataset.html = html; }
     }
@@ -241,7 +241,7 @@
       }
       const running = [...this.runs.values()].filter((run) => run.state === "running").length;
       const summary = document.getElementById("fleet-summary");
-      const total = this.total > this.runs.size ? `${v.integer(this.runs.size)} of ${v.integer(this.total)} runs, search to narrow` : `${v.integer(this.runs.size)} ${this.runs.size === 1 ? "run" : "runs"}`;
+      const total = this.total > this.runs.size ? `${v.integer(this.runs.size)} of ${v.integer(this.total)} runs, search to narrow` : v.counted(this.runs.size, "run");
       const text = this.runs.size ? `${total}, ${running} running` : "";
       if (summary && summary.textContent !== text) summary.textContent = text;
       this.root.querySelector(".fleet").hidden = shown === 0;

@@ -109,9 +109,8 @@
       bar.max = Math.max(1, runs);
       bar.value = judged;
       bar.hidden = over;
-      const count = (number, word) => `${v.integer(number)} ${word}${number === 1 ? "" : "s"}`;
       progress.querySelector("span").textContent = over && !runs ? (stopped ? "Stopped." : "No stored run fits.")
-        : `${over ? count(judged, "run") : `${v.integer(judged)} of ${count(runs, "run")}`} judged${stopped ? ", then stopped" : ""}; ${differ.length ? `${count(differ.length, "run")} would have raised other alarms` : "no alarm differs"}.`;
+        : `${over ? v.counted(judged, "run") : `${v.integer(judged)} of ${v.counted(runs, "run")}`} judged${stopped ? ", then stopped" : ""}; ${differ.length ? `${v.counted(differ.length, "run")} would have raised other alarms` : "no alarm differs"}.`;
       this.node(".results").innerHTML = (differ.length ? this.table(differ) : "") + (summary ? this.sums(summary) : "");
     }
 

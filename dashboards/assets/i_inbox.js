@@ -24,7 +24,7 @@
     const facts = [
       `<a href="${v.base}run/${encodeURIComponent(each.run)}">${v.escape(each.run_name)}</a>`, `<span>${v.escape(each.project)}</span>`,
       `<span>since step <b>${v.integer(each.began)}</b>${over && each.resolved_step != null ? ` to <b>${v.integer(each.resolved_step)}</b>` : ""}</span>`,
-      ...(more > 0 ? [`<span>and ${v.integer(more)} more ${more === 1 ? "alert" : "alerts"}</span>`] : []),
+      ...(more > 0 ? [`<span>and ${v.counted(more, "more alert")}</span>`] : []),
       ...(each.mark ? [`<span>${each.mark} alarm</span>`] : []),
       `<time datetime="${new Date(each.opened_at * 1000).toISOString()}" data-age="1"></time>`,
     ];
@@ -149,7 +149,7 @@
       for (const chip of this.box.querySelectorAll("[data-state]")) chip.setAttribute("aria-pressed", String(chip.dataset.state === filter.state));
       const count = this.cases.size;
       this.node(".inbox-head").hidden = count === 0;
-      const shown = `${v.integer(count)}${this.more ? " newest" : ""} ${count === 1 ? "incident" : "incidents"}`;
+      const shown = v.counted(count, this.more ? "newest incident" : "incident");
       if (this.node(".shown").textContent !== shown) this.node(".shown").textContent = shown;
       const all = this.node("[data-all]");
       all.checked = count > 0 && this.marked.size === count;
@@ -262,7 +262,7 @@
       const well = chosen.length - failures.length;
       if (failures.length) this.node(".failed").innerHTML = `<p>${well} of ${chosen.length} ${DONE[name]}.</p><ul>${failures.join("")}</ul>`;
       else {
-        v.toast(`${well} ${well === 1 ? "incident" : "incidents"} ${DONE[name]}.`);
+        v.toast(`${v.counted(well, "incident")} ${DONE[name]}.`);
         whenDone();
         this.node("[data-all]").focus();
       }

@@ -121,14 +121,17 @@ def broken() -> Any:
 
 def no_run(house: House, uid: str, heading: Any = html.H2) -> Any:
     """What stands where a run was asked for that is not there."""
-    return html.Div(
-        [
-            heading("There is no such run"),
-            html.P(["This collector holds no run ", html.Code(uid), "."]),
-            html.P([html.A("Go to the fleet", href=house.base), " to see every run."]),
-        ],
-        className="empty",
-    )
+    return _missing("run", uid, heading, "Go to the fleet", house.base, " to see every run.")
+
+
+def no_incident(house: House, uid: str, heading: Any = html.H2) -> Any:
+    """What stands where an incident was asked for that is not there."""
+    return _missing("incident", uid, heading, "Go to the alerts", f"{house.base}alerts?state=any", " to see every incident.")
+
+
+def _missing(kind: str, name: str, heading: Any, way: str, href: str, why: str) -> Any:
+    said = html.P([f"This collector holds no {kind} ", html.Code(name), "."] if name else f"The address names no {kind}.")
+    return html.Div([heading(f"There is no such {kind}"), said, html.P([html.A(way, href=href), why])], className="empty")
 
 
 def lost(house: House, what: str) -> Any:

@@ -10,7 +10,7 @@ from dash import Dash, Input, Output, State, dcc, html
 
 from dashboards.charts import TITLES
 from dashboards.pages import House, Query, callback, no_run
-from dashboards.verdict import facts, title_of
+from dashboards.verdict import facts, onset, title_of
 from dashboards.words import SEVERITIES, empty, moment, pill
 from monitor.detect.words import counted
 from monitor.store import queries
@@ -116,7 +116,7 @@ def _chips(query: Query, key: str, choices: Sequence[tuple[str, str]], chosen: s
 def _alert(house: House, alert: AlertView, cause: AlertView | None) -> Any:
     """One alert; where ``cause`` explains it, a quiet line that opens."""
     finding = alert.finding
-    span = f"step {alert.opened_step:,} to " + ("now" if alert.open else f"{alert.resolved_step:,}" if alert.resolved_step is not None else "its end")
+    span = f"step {onset(alert):,} to " + ("now" if alert.open else f"{alert.resolved_step:,}" if alert.resolved_step is not None else "its end")
     where = [
         dcc.Link(alert.run_name, href=f"{house.run(alert.run)}#organ-{alert.organ}"),
         html.Span(alert.project),
@@ -134,9 +134,7 @@ def _alert(house: House, alert: AlertView, cause: AlertView | None) -> Any:
     body = [html.Div(where, className="facts-line dim"), facts(finding), _told(alert, cause)]
     if cause is not None:
         body = [
-            html.Details(
-                [html.Summary([*head, html.Span(f"since step {alert.opened_step:,}, explained by the alert above", className="dim")]), *body]
-            )
+            html.Details([html.Summary([*head, html.Span(f"since step {onset(alert):,}, explained by the alert above", className="dim")]), *body])
         ]
     else:
         body.insert(0, html.Header(head))

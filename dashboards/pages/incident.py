@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
 from dashboards import acts, cascade, chronicle, figures, rollouts
 from dashboards.charts import Chart, charts_for
-from dashboards.pages import House, Query, callback, lost
+from dashboards.pages import House, Query, callback, no_incident
 from dashboards.pages.run import AXES, SMOOTHING, card, select
 from dashboards.verdict import onset
 from dashboards.words import STATES, attribute, moment, pill
@@ -38,9 +39,10 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     """The page of the incident named by the first part of the path."""
     async with house.engine.connect() as conn:
         stamp = await queries.alert_stamp(conn)
-        story = await _read(conn, parts[0] if parts else "")
+        uid = parts[0] if parts else ""
+        story = await _read(conn, uid)
         if story is None:
-            return lost(house, f"incident/{parts[0] if parts else ''}")
+            return html.Div(no_incident(house, uid, html.H1), className="view", **{"data-page": "lost"})
         run = story.run
         names = await series.metric_names(conn, run.id, run.seq)
         hists = await heat.histograms(conn, run.id)
@@ -156,7 +158,7 @@ def _head(house: House, story: Story) -> list[Any]:
     began = min(onset(alert) for alert in story.alerts)
     facts = [
         html.A(incident.run_name, href=f"{house.run(run.uid)}"),
-        html.A(incident.project, href=f"{house.base}?project={incident.project}"),
+        html.A(incident.project, href=f"{house.base}?{urlencode({'project': incident.project})}"),
         html.Span(STATES.get(run.state, run.state)),
         html.Span(["since ", html.B(f"step {began:,}")]),
         html.Span(["raised ", moment(incident.opened_at)]),

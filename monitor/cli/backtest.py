@@ -16,6 +16,7 @@ from monitor.alerts.rules import Rules
 from monitor.cli import stack, stored
 from monitor.cli.parsers import command
 from monitor.cli.rules import load as load_rules
+from monitor.detect.words import counted
 
 BENIGN = ("healthy",)
 OPEN = ("flat", "unclear", None)
@@ -136,7 +137,7 @@ def report(results: list[Result]) -> list[str]:
         gained, lost = difference(each.today, each.tried)
         if not gained and not lost:
             continue
-        lines.append(f"{each.project}/{each.name} ({each.outcome or 'not labelled'}, {each.rows} rows)")
+        lines.append(f"{each.project}/{each.name} ({each.outcome or 'not labelled'}, {counted(each.rows)})")
         changes = [("+", fire) for fire in gained] + [("-", fire) for fire in lost]
         lines += [f"  {sign} {_fire(fire)}" for sign, fire in sorted(changes, key=lambda change: change[1].row)]
     if not lines:

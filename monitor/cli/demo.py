@@ -17,6 +17,7 @@ from monitor.cli.errors import CommandError
 from monitor.cli.parsers import command
 from monitor.cli.supervisor import Process, Supervisor
 from monitor.cli.up import end_cleanly, say
+from monitor.detect.words import counted
 
 PROJECT = "demo"
 HEALTHY, FARMED = "healthy", "goblin-bonus"
@@ -129,7 +130,7 @@ class Demo:
             return  # the collector is being started again; the next look will tell
         if chapter.curve and chapter.curve[-1][0] >= chapter.told + 5:
             chapter.told = chapter.curve[-1][0]
-            verdict = f", {len(chapter.alarms)} alerts" if chapter.alarms else ""
+            verdict = f", {counted(len(chapter.alarms), 'alert')}" if chapter.alarms else ""
             say(f"[{self.elapsed():4.0f} s] {chapter.preset:13} step {chapter.told:3}  task reward {chapter.curve[-1][1]:.2f}{verdict}")
         if not chapter.ended and not chapter.trainer.alive() and chapter.trainer.exit_code != 0:
             raise CommandError(
@@ -232,7 +233,7 @@ def _tell(demo: Demo, summary: dict[str, Any]) -> None:
     if not first:
         return
     say(
-        f"\n  {HEALTHY}: task reward {demo.healthy.curve[0][1]:.2f} -> {demo.healthy.curve[-1][1]:.2f}, {len(demo.healthy.alarms)} alerts"
+        f"\n  {HEALTHY}: task reward {demo.healthy.curve[0][1]:.2f} -> {demo.healthy.curve[-1][1]:.2f}, {counted(len(demo.healthy.alarms), 'alert')}"
         f"\n  {FARMED}: task reward {demo.farmed.curve[0][1]:.2f} -> {demo.farmed.curve[-1][1]:.2f}; it had halved at step {summary['damage_step']}"
     )
     for alarm in sorted(demo.farmed.alarms, key=lambda alarm: alarm.step):

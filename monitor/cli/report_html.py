@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from monitor.cli.curves import Curve
 from monitor.cli.offline import Diagnosis, Entry, worst_of
 from monitor.cli.report_text import number
+from monitor.detect.words import counted
 from monitor.metrics import ORGANS, describe
 
 WIDTH, HEIGHT, LEFT, TOP = 284, 78, 44, 6
@@ -179,7 +180,7 @@ def render(found: Diagnosis, series: Mapping[str, Curve]) -> str:
     steps = "" if found.first_step is None else f", steps {found.first_step} to {found.last_step}"
     facts = [
         ("trainer", found.framework),
-        ("log", f"{found.format}, {found.rows} rows{steps}"),
+        ("log", f"{found.format}, {counted(found.rows)}{steps}"),
         ("task reward", found.context.task),
         ("auxiliary", ", ".join(found.aux) or "none"),
         ("rewards", found.roles),

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from monitor.cli.offline import Diagnosis, Entry, worst_of
+from monitor.detect.words import counted
 
 _COLOURS = {"critical": "1;31", "warning": "1;33", "watch": "36", "healthy": "32", "solved": "32", "information": "36", "cannot judge": "2"}
 
@@ -82,7 +83,7 @@ def render(found: Diagnosis, width: int = 100, colour: bool = False) -> str:
     if closed and said.state in ("healthy", "solved", "watch"):
         lines.append(f"  {len(closed)} {'alarm was' if len(closed) == 1 else 'alarms were'} raised on the way and resolved.")
     steps = f", steps {found.first_step} to {found.last_step}" if found.first_step is not None else ""
-    lines += ["", f"  read     {found.framework}, {found.format}: {found.rows} rows{steps}"]
+    lines += ["", f"  read     {found.framework}, {found.format}: {counted(found.rows)}{steps}"]
     lines.append(_wrapped(f"task {found.context.task}; auxiliary {', '.join(found.aux) or 'none'}", width, "  rewards  "))
     lines.append(_wrapped(found.roles, width, "           "))
     if said.organs:

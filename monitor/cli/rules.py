@@ -9,6 +9,7 @@ from typing import Any
 from monitor.alerts import rules
 from monitor.cli.errors import CommandError
 from monitor.cli.parsers import command
+from monitor.detect.words import counted
 
 EXAMPLES = """
 vitals rules show > vitals.toml          every threshold with its unit, meaning and default, commented out
@@ -45,9 +46,5 @@ def run(arguments: argparse.Namespace) -> int:
     layers = (found.general, *found.projects.values(), *found.runs.values())
     changed = sum(len(values) for layer in layers for values in layer.values())
     counts = {"threshold": changed, "route": len(found.routes), "channel": len(found.receivers), "act": len(found.acts)}
-    print(f"{path}: {', '.join(_count(number, word) for word, number in counts.items())}, nothing wrong")
+    print(f"{path}: {', '.join(counted(number, word) for word, number in counts.items())}, nothing wrong")
     return 0
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

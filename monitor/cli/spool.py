@@ -11,6 +11,7 @@ from typing import Any
 
 from monitor.cli.parsers import command
 from monitor.client import leftovers
+from monitor.detect.words import counted
 
 
 def add_parser(commands: Any) -> None:
@@ -42,9 +43,9 @@ def _status(arguments: argparse.Namespace) -> int:
             told = {"project": each.project, "name": each.name, "run": each.run, "rows": each.rows, "bytes": each.size, "url": each.url}
             print(json.dumps(told | {"rollouts": each.rollouts, "events": each.events}))
         else:
-            print(
-                f"{each.project}/{each.name}: {each.rows} rows, {each.rollouts} rollouts, {each.events} events ({each.size:,} bytes) for {each.url}"
-            )
+            parts = ((each.rows, "row"), (each.rollouts, "rollout"), (each.events, "event"))
+            held = ", ".join(counted(number, noun) for number, noun in parts)
+            print(f"{each.project}/{each.name}: {held} ({each.size:,} bytes) for {each.url}")
     if not waiting and not arguments.json:
         print("nothing waits")
     return 0
@@ -61,7 +62,7 @@ def _send(arguments: argparse.Namespace) -> int:
             print(f"{sent.project}/{sent.name}: {sent.problem}; it stays in {sent.folder}", file=sys.stderr, flush=True)
         else:
             refused = f", {sent.refused} refused by the collector" if sent.refused else ""
-            print(f"{sent.project}/{sent.name}: {sent.rows} rows sent{refused}", flush=True)
+            print(f"{sent.project}/{sent.name}: {counted(sent.rows)} sent{refused}", flush=True)
 
     results = leftovers.send(arguments.folder, url=arguments.url, token=os.environ.get("VITALS_TOKEN"), timeout=arguments.timeout, tell=tell)
     if not results and not arguments.json:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from monitor.alerts.book import rank
 from monitor.deliver.letter import Excerpt
+from monitor.detect.words import counted
 
 LINES = 10
 """Of counts, and of the worst."""
@@ -68,7 +69,7 @@ class Digest:
     @property
     def title(self) -> str:
         word = "collected" if self.collected else "at once"
-        return f"{_count(len(self.entries), 'change')} of alerts {word}, in {_count(self.runs, 'run')}"
+        return f"{counted(len(self.entries), 'change')} of alerts {word}, in {counted(self.runs, 'run')}"
 
     @property
     def summary(self) -> str:
@@ -102,7 +103,3 @@ def _lines(written: Iterable[str]) -> str:
     every = list(written)
     more = [f"and {len(every) - LINES:,} more"] if len(every) > LINES else []
     return "\n".join(every[:LINES] + more)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

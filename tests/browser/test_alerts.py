@@ -27,6 +27,10 @@ def test_an_alert_says_what_to_do_who_was_told_and_whether_it_arrived(site: Any,
     alert.wait_for()
     words = alert.inner_text()
     assert "Do first" in words and "goblin-bonus" in words
+    (found,) = [each for each in site.get("alerts?run=goblin-bonus") if each["detector"] == "aux_divergence"]
+    assert found["finding"]["since_step"] < found["opened_step"] < found["finding"]["step"]
+    assert f"step {found['finding']['since_step']} to now" in " ".join(words.split())
+    assert f"Judged at step {found['finding']['step']}." in words
     deliveries = [" ".join(line.split()) for line in alert.locator(".delivery").all_inner_texts()]
     arrived = [line for line in deliveries if line.startswith("on-call arrived: warning at step ")]
     assert arrived and [line for line in deliveries if line.startswith("on-call arrived: critical at step ")]

@@ -14,6 +14,13 @@ PAGES = {
     "/run/waits": ".empty",
     "/alerts": "article.case",
     "/no/such/page": ".empty",
+    "/incident/NOPE": ".empty",
+}
+MISSING = {
+    "/run/NOPE": ("There is no such run", "Go to the fleet", ".fleet tbody tr"),
+    "/incident/NOPE": ("There is no such incident", "Go to the alerts", "article.case"),
+    "/incident/": ("There is no such incident", "Go to the alerts", "article.case"),
+    "/nope": ("Nothing lives here", "Go to the fleet", ".fleet tbody tr"),
 }
 
 
@@ -22,16 +29,31 @@ PAGES = {
 def test_a_page_is_whole_as_the_first_request_at_every_width(site: Any, visit: Visit, path: str, theme: str) -> None:
     page = visit(site, path, theme=theme, width=1920)
     page.wait_for_selector(PAGES[path])
-    if path == "/no/such/page":
+    if PAGES[path] == ".empty" and path != "/run/waits":
         page.trouble.forgive("404")
     assert_whole(page)
 
 
+@pytest.mark.parametrize("path", MISSING)
+def test_what_is_not_there_is_said_with_its_status_and_a_way_back(site: Any, visit: Visit, path: str) -> None:
+    title, way, there = MISSING[path]
+    page = visit(site, path)
+    page.trouble.forgive("404")
+    assert page.request.get(site.url + path).status == 404
+    assert page.inner_text("h1") == title and page.title() == f"{title} · rlvitals"
+    page.get_by_role("link", name=way).click()
+    page.wait_for_selector(there)
+    page.go_back()
+    page.get_by_role("heading", level=1, name=title).wait_for()
+
+
 @pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("path", ["/", "/run/goblin-bonus", "/alerts"])
+@pytest.mark.parametrize("path", ["/", "/run/goblin-bonus", "/alerts", "/incident/NOPE"])
 def test_no_serious_violation_of_accessibility(site: Any, visit: Visit, path: str, theme: str) -> None:
     page = visit(site, path, theme=theme)
     page.wait_for_selector(PAGES[path])
+    if path == "/incident/NOPE":
+        page.trouble.forgive("404")
     assert_accessible(page)
 
 

@@ -34,6 +34,8 @@ def test_who_was_told_says_what_arrived_and_how_many_were_held() -> None:
     assert "on-call" in words and "arrived" in words and "critical at step 33: aux" in words
     assert "has not arrived yet" in words and "3 attempts, last: no answer" in words
     assert "Of 2 more alerts nobody was told: another explains them." in words
+    words = text_of(chronicle.told(HOUSE, [dataclasses.replace(cause, told=(sent, dataclasses.replace(late, attempts=1))), symptoms[0]]))
+    assert "Of 1 more alert nobody was told: another explains it." in words and "1 attempt, last: no answer" in words
 
 
 def test_where_nobody_was_told_the_reason_is_given() -> None:
