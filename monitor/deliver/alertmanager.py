@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from monitor.deliver.digest import Digest
-from monitor.deliver.letter import Letter, plain
+from monitor.deliver.letter import Letter, main_link, plain
 from monitor.deliver.message import Message
 
 NEVER = "0001-01-01T00:00:00Z"
@@ -28,7 +28,7 @@ def payload(letter: Letter, receiver: str) -> dict[str, Any]:
             for e in letter.entries
         ]
     else:
-        alerts = [_entry("rlvitals_test", letter.state, letter.uid, letter.at, letter.at, letter.link, letter.title)]
+        alerts = [_entry("rlvitals_test", letter.state, letter.uid, letter.at, letter.at, main_link(letter), letter.title)]
     status = "firing" if any(each["status"] == "firing" for each in alerts) else "resolved"
     group = {"incident": letter.story or letter.uid}
     return {
@@ -40,7 +40,7 @@ def payload(letter: Letter, receiver: str) -> dict[str, Any]:
         "groupLabels": group,
         "commonLabels": _common([each["labels"] for each in alerts]),
         "commonAnnotations": _common([each["annotations"] for each in alerts]),
-        "externalURL": letter.link,
+        "externalURL": main_link(letter),
         "alerts": alerts,
     }
 

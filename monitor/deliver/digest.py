@@ -18,7 +18,7 @@ LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change of one alert; ``uid`` is its transition's, ``alert`` the episode's, ``title`` the finding's."""
+    """One change of one alert; ``uid`` is its transition's, ``alert`` the episode's, ``title`` the finding's, ``incident`` what it is part of."""
 
     uid: str
     alert: str
@@ -30,6 +30,7 @@ class Entry:
     title: str
     step: int
     at: datetime
+    incident: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,16 @@ class Digest:
     link: str = ""
     collected: bool = False
 
-    link_label = "Open the alerts"
     story = ""
     standing = ""
     thread = None
     verdict = ""
     curve = ""
     excerpts: ClassVar[tuple[Excerpt, ...]] = ()
+
+    @property
+    def links(self) -> tuple[tuple[str, str], ...]:
+        return (("Open the alerts", self.link),) if self.link else ()
 
     @property
     def state(self) -> str:

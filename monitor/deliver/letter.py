@@ -29,7 +29,7 @@ class Letter(Protocol):
     story's present state, and ``thread`` what the channel gave back for the first letter of it.
 
     ``state`` gives the colour. ``numbers`` and ``paragraphs`` are pairs of label and text, ``curve`` a line of block characters or empty, ``small``
-    the parts of the small print, ``link`` where to read on (empty for nowhere) under the words ``link_label``.
+    the parts of the small print, ``links`` pairs of words and an address where to read on, the main one first.
     """
 
     @property
@@ -61,9 +61,12 @@ class Letter(Protocol):
     @property
     def small(self) -> tuple[str, ...]: ...
     @property
-    def link(self) -> str: ...
-    @property
-    def link_label(self) -> str: ...
+    def links(self) -> tuple[tuple[str, str], ...]: ...
+
+
+def main_link(letter: Letter) -> str:
+    """Where to read on; empty for nowhere."""
+    return letter.links[0][1] if letter.links else ""
 
 
 def plain(letter: Letter) -> str:
@@ -73,8 +76,7 @@ def plain(letter: Letter) -> str:
         parts.append(letter.curve)
     parts += [f"{label}: {text}" if "\n" not in text else f"{label}:\n{text}" for label, text in letter.paragraphs]
     parts += [f"{each.label}:\n{_indented(each.text)}" for each in letter.excerpts]
-    if letter.link:
-        parts.append(f"{letter.link_label}: {letter.link}")
+    parts += [f"{words}: {address}" for words, address in letter.links]
     parts.append(" · ".join(letter.small))
     return "\n\n".join(part for part in parts if part) + "\n"
 

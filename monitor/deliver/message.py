@@ -33,7 +33,7 @@ class Message:
 
     ``uid`` is the transition's and the receiver's key for deduplication; ``alert`` the episode's, which groups the messages of one story.
     ``incident`` groups the alerts of one story, of which ``cascade`` names the others, first mover first. ``verdict`` is the run's sentence at
-    that time, ``link`` the run's page at the step, ``series`` the finding's metric up to the alarm,
+    that time, ``link`` the run's page at the step, ``incident_link`` the incident's, ``series`` the finding's metric up to the alarm,
     ``standing`` the incident's state by now (a severity or ``resolved``), ``opened_at`` when the alert opened.
     ``acted`` is what the rules asked the run to do because of it.
     """
@@ -62,8 +62,7 @@ class Message:
     opened_at: datetime | None = None
     thread: Mapping[str, Any] | None = None
     acted: str = ""
-
-    link_label = "Open the run"
+    incident_link: str = ""
 
     @property
     def story(self) -> str:
@@ -108,6 +107,10 @@ class Message:
         """The step at which the condition began by the detector's estimate, at the latest where the alert opened."""
         since = self.finding.since_step
         return self.opened_step if since is None else min(since, self.opened_step)
+
+    @property
+    def links(self) -> tuple[tuple[str, str], ...]:
+        return tuple((words, link) for words, link in (("Open the incident", self.incident_link), ("Open the run", self.link)) if link)
 
     @property
     def curve(self) -> str:

@@ -55,6 +55,7 @@ _DATA: dict[str, dict[str, Any]] = {
         _list(detector=_TEXT, severity={"enum": _STATES}, title=_TEXT, since_step=_STEP),
     ),
     "link": _said("The run's page at the step; empty if no public address is set.", _TEXT),
+    "incident_link": _said("The incident's page, where people act on it; empty like the other, or where the alert is part of none.", _TEXT),
     "rollouts": _list(step=_STEP, pick=_TEXT, text=_TEXT, rewards={"type": "object", "additionalProperties": _NUMBER}),
 }
 
@@ -74,6 +75,7 @@ _DIGEST: dict[str, dict[str, Any]] = {
             to={"enum": _STATES},
             title=_TEXT,
             step=_STEP,
+            incident=_TEXT,
         ),
     ),
     "link": _said("The page that lists them; empty if no public address is set.", _TEXT),

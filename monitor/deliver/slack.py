@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from monitor import wire
@@ -62,8 +63,8 @@ def blocks(letter: Letter) -> list[dict[str, Any]]:
     for excerpt in letter.excerpts:
         out += [_section(excerpt.label), _preformatted(excerpt.text)]
     tail: list[dict[str, Any]] = []
-    if letter.link and len(letter.link) <= MAX_URL:
-        tail.append(_button(letter.link_label, letter.link))
+    if ways := [(words, address) for words, address in letter.links if len(address) <= MAX_URL]:
+        tail.append(_buttons(ways))
     tail.append({"type": "context", "elements": [{"type": "mrkdwn", "text": clipped(escaped(" · ".join(letter.small)), MAX_FIELD)}]})
     return out[: MAX_BLOCKS - len(tail)] + tail
 
@@ -106,9 +107,13 @@ def _section(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": clipped(escaped(text), MAX_SECTION)}}
 
 
-def _button(label: str, url: str) -> dict[str, Any]:
-    button = {"type": "button", "text": _plain(label, 75), "url": url, "action_id": "open"}
-    return {"type": "actions", "elements": [button]}
+def _buttons(ways: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The first way stands out."""
+    buttons: list[dict[str, Any]] = [
+        {"type": "button", "text": _plain(words, 75), "url": address, "action_id": f"open-{number}"} for number, (words, address) in enumerate(ways)
+    ]
+    buttons[0]["style"] = "primary"
+    return {"type": "actions", "elements": buttons}
 
 
 def _labelled(label: str, text: str, limit: int) -> dict[str, Any]:

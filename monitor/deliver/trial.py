@@ -20,7 +20,6 @@ class Trial:
     channel: str
     link: str = ""
 
-    link_label = "Open rlvitals"
     story = ""
     standing = ""
     thread = None
@@ -29,6 +28,10 @@ class Trial:
     numbers: ClassVar[tuple[tuple[str, str], ...]] = ()
     curve = ""
     excerpts: ClassVar[tuple[Excerpt, ...]] = ()
+
+    @property
+    def links(self) -> tuple[tuple[str, str], ...]:
+        return (("Open rlvitals", self.link),) if self.link else ()
 
     @property
     def title(self) -> str:

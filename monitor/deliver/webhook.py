@@ -17,7 +17,7 @@ from monitor import wire
 from monitor.deliver import alertmanager
 from monitor.deliver.channel import ChannelError, Receipt
 from monitor.deliver.digest import Digest
-from monitor.deliver.letter import Letter
+from monitor.deliver.letter import Letter, main_link
 from monitor.deliver.message import Message
 from monitor.deliver.post import TIMEOUT_S, Poster
 
@@ -97,6 +97,7 @@ def _alert(message: Message) -> dict[str, Any]:
             "moved": finding.moved,
             "cascade": [{"detector": e.detector, "severity": e.severity, "title": e.title, "since_step": e.since_step} for e in message.cascade],
             "link": message.link,
+            "incident_link": message.incident_link,
             "rollouts": [{"step": e.step, "pick": e.pick, "text": e.text, "rewards": e.rewards} for e in message.excerpts],
         },
     }
@@ -115,6 +116,7 @@ def _digest(digest: Digest) -> dict[str, Any]:
             "to": e.state,
             "title": e.title,
             "step": e.step,
+            "incident": e.incident,
         }
         for e in digest.entries
     ]
@@ -123,7 +125,7 @@ def _digest(digest: Digest) -> dict[str, Any]:
 
 
 def _test(letter: Letter) -> dict[str, Any]:
-    data = {"id": letter.uid, "title": letter.title, "text": letter.verdict, "link": letter.link}
+    data = {"id": letter.uid, "title": letter.title, "text": letter.verdict, "link": main_link(letter)}
     return {"type": "channel.test", "timestamp": letter.at.isoformat(), "data": data}
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from monitor.store import deliveries
 from monitor.store.deliveries import Outcome
-from monitor.store.tables import alert, delivery, delivery_attempt, digest, run, transition
+from monitor.store.tables import alert, delivery, delivery_attempt, digest, incident, run, transition
 
 MOST = 2000
 """Members of one digest."""
@@ -36,6 +36,7 @@ class Member:
     title: str
     step: int
     at: datetime
+    incident: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +126,16 @@ async def _lease(conn: AsyncConnection, key: int, failures: int, lease_s: float)
             func.coalesce(transition.c.finding["title"].as_string(), alert.c.detector).label("title"),
             transition.c.step,
             transition.c.at,
+            incident.c.uid.label("incident"),
         )
         .join_from(delivery, transition)
         .join(alert, alert.c.id == transition.c.alert_id)
         .join(run, run.c.id == transition.c.run_id)
+        .outerjoin(incident, incident.c.id == alert.c.incident_id)
         .where(delivery.c.id.in_(select(delivery.c.id).where(delivery.c.digest_id == key)))
         .order_by(delivery.c.id)
     )
-    members = tuple(Member(**{**row, "uid": str(row["uid"]), "alert": str(row["alert"])}) for row in rows.mappings())
+    members = tuple(Member(**{**row, **{name: str(row[name] or "") for name in ("uid", "alert", "incident")}}) for row in rows.mappings())
     about = (await conn.execute(select(digest.c.uid, digest.c.channel, digest.c.at, digest.c.collected).where(digest.c.id == key))).one()
     return Gathered(key, str(about.uid), about.channel, failures, about.at, about.collected, attempts, members)
 

@@ -128,6 +128,7 @@ def compose(due: Due, link: str) -> Message:
         opened_at=due.opened_at,
         thread=due.thread,
         acted=due.acted,
+        incident_link=f"{link}/incident/{due.incident}" if link and due.incident else "",
     )
 
 

@@ -23,7 +23,7 @@ from monitor.deliver.retry import Policy
 from monitor.deliver.slack import Slack
 from monitor.deliver.webhook import Webhook
 from monitor.store import database, deliveries, embedded
-from monitor.store.tables import alert, channel, delivery, delivery_attempt, transition
+from monitor.store.tables import alert, channel, delivery, delivery_attempt, incident, transition
 from monitor.worker import Pace, Worker, compose
 
 SECRET = "whsec_" + b64encode(b"0123456789abcdef0123456789abcdef").decode()
@@ -204,7 +204,13 @@ async def test_slack_gets_the_verdict_the_rollout_and_the_link(engine: AsyncEngi
     sent = request.json
     assert sent["text"].startswith("Critical: ") and "repair / name of r1, step 3" in sent["text"]
     text = request.body.decode()
-    assert "worst rollout of step 3 (task 0)" in text and "http://127.0.0.1:8470/run/r1?step=3" in text and "since step 3." in text
+    assert "worst rollout of step 3 (task 0)" in text and "since step 3." in text
+    (story,) = await rows_of(engine, select(incident))
+    (ways,) = [block["elements"] for block in sent["blocks"] if block["type"] == "actions"]
+    assert [(way["text"]["text"], way["url"], way.get("style")) for way in ways] == [
+        ("Open the incident", f"http://127.0.0.1:8470/incident/{story['uid']}", "primary"),
+        ("Open the run", "http://127.0.0.1:8470/run/r1?step=3", None),
+    ]
     assert sent["blocks"][0]["type"] == "header" and any(b["type"] == "rich_text" for b in sent["blocks"])
 
 

@@ -16,7 +16,7 @@ from test_delivery import PACE, rows_of, until_sent, webhook, working
 from monitor.alerts.routing import Route
 from monitor.deliver.slack import Slack
 from monitor.store import digests
-from monitor.store.tables import delivery, delivery_attempt, digest, transition
+from monitor.store.tables import delivery, delivery_attempt, digest, incident, transition
 from monitor.worker import Pace, Worker
 
 LINK = "http://127.0.0.1:8900"
@@ -145,5 +145,7 @@ async def test_a_route_gathers_what_is_less_than_an_alarm_for_its_hour(engine: A
         assert {request.json["type"] for request in hooked.taken} == {"alert.digest"}
         assert [each["to"] for body in data for each in body["alerts"]] == ["information", "critical", "resolved"]
         assert "collected" in data[0]["title"] and data[0]["link"] == f"{LINK}/alerts"
+        stories = {str(row["uid"]) for row in await rows_of(engine, select(incident))}
+        assert {each["incident"] for body in data for each in body["alerts"] if each["to"] == "critical"} <= stories
         assert len(chat.taken) == 2
     assert not [row for row in await rows_of(engine, select(transition.c.muted)) if row["muted"]]

@@ -19,7 +19,7 @@ from monitor import wire
 from monitor.deliver.channel import TransportError
 from monitor.deliver.mail import Mail
 from monitor.deliver.trial import Trial
-from monitor.store.tables import channel, delivery, delivery_attempt
+from monitor.store.tables import channel, delivery, delivery_attempt, incident
 from monitor.wire import Turn
 from monitor.worker import Worker
 
@@ -48,6 +48,9 @@ async def test_an_alert_arrives_as_text_and_as_html_with_everything_in_it(engine
     text, page = (first.get_body((kind,)).get_content() for kind in ("plain", "html"))  # type: ignore[union-attr]
     for part in ("First remedy", "Evidence", "worst rollout of step 3", "http://127.0.0.1:8900/run/r1?step=3", "repair / name of r1"):
         assert part in text and part in page
+    (story,) = await rows_of(engine, select(incident))
+    for read in (text, page):
+        assert 0 < read.index(f"http://127.0.0.1:8900/incident/{story['uid']}") < read.index("http://127.0.0.1:8900/run/r1?step=3")
     assert "<script>" in text and "<script>" not in page and "&lt;script&gt;" in page
 
 

@@ -35,7 +35,7 @@ def messages(draw: Any) -> Message:
     return Message(
         UID, "a", "run-1", draw(texts), draw(texts), "weights", "policy", draw(states), draw(states), "opened", 7, draw(st.integers(0, 7)), AT,
         draw(findings), draw(texts), draw(links), tuple(draw(st.lists(rollouts, max_size=3))), draw(st.sampled_from(["", "story"])),
-        tuple(draw(st.lists(others, max_size=3))), tuple(draw(st.lists(st.floats(), max_size=50))),
+        tuple(draw(st.lists(others, max_size=3))), tuple(draw(st.lists(st.floats(), max_size=50))), incident_link=draw(links),
     )  # fmt: skip
 
 

@@ -38,7 +38,12 @@ def test_a_subject_of_any_length_is_read_as_it_was_written(length):
 
 
 def test_nothing_in_a_letter_becomes_markup_or_a_header():
-    evil = message(run_name="x\r\nBcc: all@example.org", verdict='<img src=x onerror="a()"> & co', link='http://h/"><script>')
+    evil = message(
+        run_name="x\r\nBcc: all@example.org",
+        verdict='<img src=x onerror="a()"> & co',
+        link='http://h/"><script>',
+        incident_link="http://h/incident/<b>",
+    )
     page = html(evil)
     assert "<img" not in page and "<script" not in page and "&lt;img" in page and "&#34;&gt;&lt;script&gt;" in page
     written = write(evil, ME, [YOU])

@@ -57,7 +57,8 @@ def test_nothing_in_a_finding_can_mention_a_channel_or_forge_a_link():
 
 
 def test_what_a_person_reads_first():
-    sent = slack.payload(message(verdict="Importance weights exploded, since step 7.", link="http://127.0.0.1:8470/run/r?step=7"))
+    ways = {"link": "http://127.0.0.1:8470/run/r?step=7", "incident_link": "http://127.0.0.1:8470/incident/i"}
+    sent = slack.payload(message(verdict="Importance weights exploded, since step 7.", **ways))
     assert sent["text"] == "Critical: Importance weights exploded (repair / goblin, step 7)"
     text = "\n".join(strings(sent))
     for part in ("max 1412 against 1.1", "stale samples", "clip", "1,412", "1.1", "Normal for this run", "Open the run"):

@@ -75,6 +75,8 @@ def test_an_alert_keeps_its_fingerprint_and_its_start_when_it_ends():
     fires = alertmanager.payload(message(opened_at=began, incident="i"), "hook")
     ends = alertmanager.payload(message(opened_at=began, at=ended, to_state="resolved", from_state="critical", incident="i"), "hook")
     (first,), (last,) = fires["alerts"], ends["alerts"]
+    linked = alertmanager.payload(message(link="http://h/run/r", incident_link="http://h/incident/i"), "hook")
+    assert (linked["externalURL"], linked["alerts"][0]["generatorURL"]) == ("http://h/incident/i", "http://h/run/r")
     assert (fires["status"], ends["status"]) == ("firing", "resolved") and fires["groupKey"] == ends["groupKey"]
     assert first["fingerprint"] == last["fingerprint"] and first["startsAt"] == last["startsAt"] == began.isoformat()
     assert first["endsAt"] == alertmanager.NEVER and last["endsAt"] == ended.isoformat()
