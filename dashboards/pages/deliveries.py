@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
 
 from dash import Dash, Input, Output, State, dcc, html
 
 from dashboards.pages import House, Query, callback
 from dashboards.tables import cards
 from dashboards.words import empty, moment
+from monitor.detect.words import counted
 from monitor.store import incidents, queries, receipts
-from monitor.store.receipts import Attempt, Lately
+from monitor.store.receipts import Attempt, Carried, Lately, Load
 
 PAGE = 100
 OUTCOMES = (("", "Every outcome"), ("delivered", "Delivered"), ("failed", "Failed"), ("refused", "Refused"), ("sending", "Under way"))
@@ -49,23 +51,36 @@ def register(app: Dash, house: House) -> None:
 
 
 async def _log(house: House, query: Query) -> list[Any]:
-    channel, outcome, story = query.get("channel", ""), query.get("outcome", ""), query.get("incident", "")
+    channel, outcome, story, message = (query.get(key, "") for key in ("channel", "outcome", "incident", "message"))
     async with house.engine.connect() as conn:
         incident = await incidents.known(conn, story) if story else None
         uid = None if incident is None else incident.uid
-        before = _moment(query.get("before"))
-        found = await receipts.attempts(conn, incident_uid=uid, channel_name=channel, outcome=outcome, before=before, limit=PAGE + 1)
+        found = await receipts.attempts(
+            conn,
+            incident_uid=uid,
+            channel_name=channel,
+            outcome=outcome,
+            message=_uid(message),
+            before=_moment(query.get("before")),
+            limit=PAGE + 1,
+            together=True,
+        )
+        loads = await receipts.loads(conn, list({each.digest for each in found if each.digest is not None}))
         receivers, lately = await receipts.channels(conn), await receipts.lately(conn)
     if story and incident is None:
         return [empty("There is no such incident", html.P(html.A("Show every delivery", href=f"{house.base}deliveries")))]
+    if message and _uid(message) is None:
+        return [empty("There is no such message", html.P(html.A("Show every delivery", href=f"{house.base}deliveries")))]
     shown, older = found[:PAGE], found[PAGE:]
     filters: list[Any] = [_chips(query, "outcome", OUTCOMES)]
     if incident is not None:
-        filters.append(_one(house, query, incident.uid, incident.lead))
+        filters.append(_one("of the incident ", html.A(incident.lead, href=house.incident(incident.uid)), query, "incident"))
+    if message:
+        filters.append(_one("of one message", None, query, "message"))
     parts: list[Any] = [
         html.Div([_receiver(query, each, lately.get(each["name"], Lately())) for each in receivers], className="receivers"),
         html.Div(filters, className="filters"),
-        _table(house, shown) if shown else _nothing(house, query),
+        _table(house, query, shown, loads) if shown else _nothing(house, query),
     ]
     if older:
         further = urlencode({**query, "before": shown[-1].at.astimezone(UTC).isoformat()})
@@ -74,6 +89,13 @@ async def _log(house: House, query: Query) -> list[Any]:
         newest = urlencode({key: value for key, value in query.items() if key != "before"})
         parts.append(html.P(dcc.Link("Back to the newest", href=f"?{newest}")))
     return parts
+
+
+def _uid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -123,19 +145,14 @@ def _with(query: Mapping[str, str], key: str, value: str) -> str:
     return urlencode({**kept, key: value} if value else kept)
 
 
-def _one(house: House, query: Query, uid: object, lead: str) -> Any:
-    return html.Div(
-        [
-            html.Span("of the incident ", className="dim"),
-            html.A(lead, href=house.incident(uid)),
-            dcc.Link("Show every incident", href="?" + _with(query, "incident", ""), className="small"),
-        ],
-        className="of-one",
-    )
+def _one(words: str, lead: Any, query: Query, key: str) -> Any:
+    """What the log is narrowed to, and the way back to all."""
+    back = dcc.Link(f"Show every {key}", href="?" + _with(query, key, ""), className="small")
+    return html.Div([html.Span(words, className="dim"), lead, back], className="of-one")
 
 
 def _nothing(house: House, query: Query) -> Any:
-    if any(query.get(key) for key in ("channel", "outcome", "incident", "before")):
+    if any(query.get(key) for key in ("channel", "outcome", "incident", "message", "before")):
         return empty("No delivery matches", html.P(html.A("Show every delivery", href=f"{house.base}deliveries")))
     slack, hook, table = (html.Code(each) for each in ("VITALS_SLACK_WEBHOOK_URL", "VITALS_WEBHOOK_URL", "[channel.NAME]"))
     return empty(
@@ -144,24 +161,41 @@ def _nothing(house: House, query: Query) -> Any:
     )
 
 
-def _table(house: House, attempts: Sequence[Attempt]) -> Any:
-    return cards("Attempts", HEADS, [_row(house, each) for each in attempts], wide=("What", "Error"), framed=True)
+def _table(house: House, query: Query, attempts: Sequence[Attempt], loads: Mapping[UUID, Load]) -> Any:
+    rows = [_row(house, query, each, None if each.digest is None else loads[each.digest]) for each in attempts]
+    return cards("Attempts", HEADS, rows, wide=("What", "Error"), framed=True)
 
 
-def _row(house: House, each: Attempt) -> list[Any]:
+def _row(house: House, query: Query, each: Attempt, load: Load | None) -> list[Any]:
     again = f", attempt {each.attempt}" if each.attempt > 1 else ""
     status = f" ({each.status})" if each.status is not None else ""
     outcome = html.Span(
         [html.Span(className="icon", **{"aria-hidden": "true"}), f"{WORDS.get(each.outcome, each.outcome)}{status}{again}"],
         className=f"delivery delivery-{'sent' if each.outcome == 'delivered' else each.outcome}",
     )
-    what = html.A(each.title, href=house.incident(each.incident)) if each.incident is not None else each.title
+    one = html.A(each.title, href=house.incident(each.incident)) if each.incident is not None else each.title
+    what = [one, html.Div(each.to_state, className="dim")] if load is None else [_load(house, load)]
+    if (each.attempt > 1 or each.outcome != "delivered") and not query.get("message"):
+        what.append(dcc.Link("Every attempt", href="?" + _with({}, "message", str(each.message)), className="small"))
     return [
         moment(each.at),
         html.B(each.channel),
         outcome,
         f"{each.latency_ms:,.0f} ms" if each.latency_ms is not None else "–",
-        [what, html.Div(each.to_state, className="dim")],
-        html.A(each.run_name, href=house.run(each.run)),
+        what,
+        html.A(each.run_name, href=house.run(each.run)) if load is None or load.runs == 1 else counted(load.runs, "run"),
         html.Span(each.error or "–", className="dim"),
     ]
+
+
+def _load(house: House, load: Load) -> Any:
+    """A digest: how much it carried, and folded below it each change with its incident."""
+    rest = load.changes - len(load.first)
+    lines = [html.Li(_carried(house, each)) for each in load.first] + ([html.Li(f"and {rest:,} more")] if rest else [])
+    title = f"{counted(load.changes, 'change')} {'collected' if load.collected else 'at once'}, in {counted(load.runs, 'run')}"
+    return html.Details([html.Summary(title), html.Ul(lines, className="carried")], className="more")
+
+
+def _carried(house: House, each: Carried) -> list[Any]:
+    where = f" {each.to_state} at step {each.step:,}, {each.run_name}"
+    return [html.A(each.title, href=house.incident(each.incident)) if each.incident else each.title, html.Span(where, className="dim")]

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import case, func, select
+from sqlalchemy import and_, case, func, or_, over, select
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from monitor.alerts.incident import held_reason
-from monitor.store.tables import alert, channel, delivery, delivery_attempt, incident, run, transition
+from monitor.store.tables import alert, channel, delivery, delivery_attempt, digest, incident, run, transition
 
 LATELY = timedelta(days=1)
 """Over which the attempts of a receiver are counted."""
@@ -21,7 +21,8 @@ LATELY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of one delivery. ``outcome`` is ``sending`` while it is under way, or for ever if its worker died."""
+    """One attempt of one delivery, or of the ``digest`` that carried it. ``outcome`` is ``sending`` while it is under way, or for ever if its
+    worker died."""
 
     at: datetime
     channel: str
@@ -37,6 +38,34 @@ class Attempt:
     run_name: str
     title: str
     incident: UUID | None
+    digest: UUID | None
+
+    @property
+    def message(self) -> UUID:
+        """What was sent, under the identity that the receiver saw."""
+        return self.digest or self.transition
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """One change of an alert that went with others in a digest."""
+
+    title: str
+    to_state: str
+    step: int
+    run: str
+    run_name: str
+    incident: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a digest carried: how many changes in how many runs, and the first of them. ``collected``: they were gathered on purpose."""
+
+    changes: int
+    runs: int
+    collected: bool
+    first: tuple[Carried, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +84,14 @@ async def attempts(
     incident_uid: UUID | None = None,
     channel_name: str = "",
     outcome: str = "",
+    message: UUID | None = None,
     before: datetime | None = None,
     limit: int = 200,
+    together: bool = False,
 ) -> list[Attempt]:
-    """The delivery log, newest first; ``before`` leaves out what was tried then or later."""
+    """The delivery log, newest first; ``before`` leaves out what was tried then or later, ``together`` tells a digest once and not by member."""
+    carried = and_(digest.c.id == delivery.c.digest_id, digest.c.at <= delivery_attempt.c.at)
+    sent_as = func.coalesce(-digest.c.id, delivery_attempt.c.delivery_id)
     query = (
         select(
             delivery_attempt.c.at,
@@ -75,15 +108,21 @@ async def attempts(
             func.coalesce(run.c.label, run.c.name),
             func.coalesce(transition.c.finding["title"].as_string(), alert.c.detector),
             incident.c.uid,
+            digest.c.uid,
         )
         .join_from(delivery_attempt, delivery)
+        .outerjoin(digest, carried)
         .join(transition, transition.c.id == delivery.c.transition_id)
         .join(alert, alert.c.id == transition.c.alert_id)
         .join(run, run.c.id == transition.c.run_id)
         .outerjoin(incident, incident.c.id == alert.c.incident_id)
-        .order_by(delivery_attempt.c.at.desc(), delivery_attempt.c.delivery_id.desc(), delivery_attempt.c.attempt.desc())
+        .order_by(delivery_attempt.c.at.desc(), sent_as.desc(), delivery_attempt.c.attempt.desc())
         .limit(limit)
     )
+    if together:
+        query = query.ext(distinct_on(delivery_attempt.c.at, sent_as))
+    if message is not None:
+        query = query.where(or_(digest.c.uid == message, transition.c.uid == message))
     if incident_uid is not None:
         query = query.where(incident.c.uid == incident_uid)
     if channel_name:
@@ -93,6 +132,38 @@ async def attempts(
     if before is not None:
         query = query.where(delivery_attempt.c.at < before)
     return [Attempt(*tuple(row)) for row in await conn.execute(query)]
+
+
+async def loads(conn: AsyncConnection, digests: Sequence[UUID], most: int = 50) -> dict[UUID, Load]:
+    """What each of these digests carried, of its changes the first ``most``."""
+    each = over(func.row_number(), partition_by=digest.c.id, order_by=delivery.c.id).label("place")
+    found = (
+        select(
+            digest.c.uid,
+            digest.c.collected,
+            func.coalesce(transition.c.finding["title"].as_string(), alert.c.detector).label("title"),
+            transition.c.to_state,
+            transition.c.step,
+            run.c.uid.label("run"),
+            func.coalesce(run.c.label, run.c.name).label("run_name"),
+            incident.c.uid.label("incident"),
+            each,
+        )
+        .join_from(digest, delivery, delivery.c.digest_id == digest.c.id)
+        .join(transition, transition.c.id == delivery.c.transition_id)
+        .join(alert, alert.c.id == transition.c.alert_id)
+        .join(run, run.c.id == transition.c.run_id)
+        .outerjoin(incident, incident.c.id == alert.c.incident_id)
+        .where(digest.c.uid.in_(digests))
+        .cte("found")
+    )
+    sums = select(found.c.uid, found.c.collected, func.count(), func.count(found.c.run.distinct())).group_by(found.c.uid, found.c.collected)
+    counts = {row[0]: tuple(row)[1:] for row in await conn.execute(sums)}
+    names = ("title", "to_state", "step", "run", "run_name", "incident")
+    shown: dict[UUID, list[Carried]] = {uid: [] for uid in counts}
+    for row in await conn.execute(select(found.c.uid, *(found.c[name] for name in names)).where(found.c.place <= most).order_by(found.c.place)):
+        shown[row.uid].append(Carried(*tuple(row)[1:]))
+    return {uid: Load(changes, runs, collected, tuple(shown[uid])) for uid, (collected, changes, runs) in counts.items()}
 
 
 async def told(conn: AsyncConnection, incident_uids: Sequence[UUID]) -> dict[UUID, dict[str, str]]:

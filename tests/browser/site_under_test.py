@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import uvicorn
+from sqlalchemy import Executable
 
 from dashboards.app import attach
 from monitor.api import app
@@ -81,6 +82,16 @@ class Site:
     def incident(self, run: str) -> str:
         """The path of the page of a run's newest incident."""
         return f"/incident/{self.get(f'incidents?run={run}')[0]['uid']}"
+
+    def change(self, *statements: Executable) -> None:
+        """Changes the database behind the collector's back."""
+
+        async def work() -> None:
+            async with database.opened(self.database_url) as engine, engine.begin() as conn:
+                for each in statements:
+                    await conn.execute(each)
+
+        in_own_loop(work)
 
     def judge(self, channels: Sequence[Channel] = ()) -> None:
         """Judges everything that has arrived and delivers everything that is due."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,11 @@ from conftest import Visit, _make_database
 from looks import assert_accessible, assert_whole
 from receiving import Receiver
 from site_under_test import Site
+from sqlalchemy import func, update
 from stories import Story, break_at, healthy
 
 from monitor.deliver.webhook import Webhook
+from monitor.store import tables
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,46 @@ def busy_site(postgres: str, template_database: str) -> Iterator[Any]:
         where = {"on-call": good.url, "strict": strict.url, "gone": gone.url}
         site.judge([Webhook(name, url, private=True) for name, url in where.items()])
         yield site
+
+
+@pytest.fixture(scope="module")
+def crowded_site(postgres: str, template_database: str) -> Iterator[Any]:
+    """Twelve runs that broke at once, and a receiver that takes one message at a time and only the second attempt."""
+    with (
+        Receiver(lambda number: 503 if number == 1 else 204) as slow,
+        Site(_make_database(postgres, template_database, f"vitals_crowd_{os.getpid()}")) as site,
+    ):
+        for number in range(12):
+            Story(site, f"run-{number}", healthy, seed=50 + number).open().steps(0, 30, change=break_at(25), rollouts=0)
+        for _ in range(2):
+            channel = Webhook("slow", slow.url, private=True)
+            channel.interval_s = 1.0
+            site.judge([channel])
+            site.change(update(tables.delivery).values(due_at=func.now()), update(tables.channel).values(next_at=None, rest_until=None))
+        yield site
+
+
+def test_a_digest_is_one_row_for_each_attempt_and_names_every_incident(crowded_site: Any, visit: Visit) -> None:
+    page = visit(crowded_site, "/deliveries")
+    (second, first) = rows(page)
+    changes = re.search(r"(\d+) changes at once, in 12 runs", second)
+    assert changes and "delivered (204), attempt 2" in second and "failed (503)" in first and "answered 503" in first
+    page.locator("summary", has_text="changes at once").first.click()
+    carried = page.locator(".carried").first.locator("li")
+    assert carried.count() == int(changes[1]) >= 12
+    assert len({link.get_attribute("href") for link in carried.locator("a").all()}) == 12
+    page.get_by_role("link", name="Every attempt").last.click()
+    page.get_by_text("of one message").wait_for()
+    assert len(rows(page)) == 2 and "message=" in page.url
+    page.go_back()
+    page.wait_for_selector(".of-one", state="detached")
+    page = visit(crowded_site, f"/deliveries?incident={crowded_site.incident('run-3').removeprefix('/incident/')}")
+    assert len(rows(page)) == 2 and "in 12 runs" in rows(page)[0]
+    page.locator("summary", has_text="changes at once").first.click()
+    page.locator(".carried a").first.click()
+    page.wait_for_selector("[data-page=incident] h1")
+    page = visit(crowded_site, "/deliveries?message=nonsense")
+    assert "no such message" in page.inner_text(".empty")
 
 
 def rows(page: Any) -> list[str]:
@@ -95,6 +138,15 @@ def test_without_a_delivery_it_says_how_they_come(empty_site: Any, visit: Visit)
     assert "No delivery matches" in page.inner_text(".empty")
     page = visit(empty_site, "/deliveries?incident=nonsense")
     assert "no such incident" in page.inner_text(".empty")
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_a_digest_is_whole_and_accessible(crowded_site: Any, visit: Visit, theme: str) -> None:
+    page = visit(crowded_site, "/deliveries", theme=theme)
+    for each in page.locator("summary", has_text="changes at once").all():
+        each.click()
+    assert_accessible(page)
+    assert_whole(page)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
