@@ -13,7 +13,7 @@ from dashboards.charts import Chart, Line
 from dashboards.verdict import onset, title_of
 from monitor.store.queries import AlertView, EventView
 
-SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault", "act", "late_rows")
+SHOWN_EVENTS = ("resume", "regime", "skip", "note", "stop", "pause", "fault", "act", "late_rows", "blind")
 """Kinds that change how curves are to be read. Checkpoints are too many to draw; the list of events has them."""
 
 
@@ -86,8 +86,7 @@ def marks(alerts: Iterable[AlertView], events: Iterable[EventView] = ()) -> list
     A band begins at the estimated onset and ends where the alert was resolved; an open one ends at the newest step (``end`` is None).
     """
     bands = [_band(alert) for alert in alerts if alert.severity in ("warning", "critical")]
-    lines = [{"kind": "event", "step": event.step, "title": event.kind} for event in events if event.kind in SHOWN_EVENTS and event.step is not None]
-    return bands + lines
+    return bands + [_line(event) for event in events if event.kind in SHOWN_EVENTS and event.step is not None]
 
 
 def _band(alert: AlertView) -> dict[str, Any]:
@@ -105,6 +104,12 @@ def _band(alert: AlertView) -> dict[str, Any]:
         "limit": _finite(finding.get("limit")),
         "baseline": _finite(finding.get("baseline")),
     }
+
+
+def _line(event: EventView) -> dict[str, Any]:
+    """A spell in which we were down has an ``end``."""
+    end = {"end": event.detail.get("end")} if event.kind == "blind" else {}
+    return {"kind": "event", "step": event.step, "title": event.kind, **end}
 
 
 def _finite(value: Any) -> float | None:

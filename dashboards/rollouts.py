@@ -11,7 +11,7 @@ from typing import Any
 from dash import html
 
 from dashboards.verdict import onset, title_of
-from dashboards.words import number, pill
+from dashboards.words import moment, number, pill
 from monitor.detect.words import counted
 from monitor.store.queries import AlertView, EventView, RolloutView
 
@@ -44,8 +44,14 @@ def moment_of(step: int, width: int, alerts: Sequence[AlertView], events: Sequen
     """What is known of ``step``, which stands for ``width`` steps where a chart is drawn in buckets."""
     last = step + width - 1
     held = [alert for alert in alerts if onset(alert) <= last and (alert.resolved_step is None or alert.resolved_step >= step)]
-    near = [event for event in events if event.step is not None and step - AROUND <= event.step <= last + AROUND]
+    near = [event for event in events if event.step is not None and event.step <= last + AROUND and step - AROUND <= _end(event, event.step)]
     return Moment(step, tuple(sorted(held, key=onset)), tuple(near))
+
+
+def _end(event: EventView, step: int) -> int:
+    """The last step that an event which happened at ``step`` is about."""
+    end = event.detail.get("end") if event.kind == "blind" else None
+    return end if isinstance(end, int) else step
 
 
 def summary(at: Moment, read: int | None) -> list[Any]:
@@ -73,8 +79,10 @@ def _happened(at: Moment) -> Any:
     return html.Div([html.H3(f"At step {at.step:,}"), told], className="happened")
 
 
-def detail(event: EventView) -> str:
+def detail(event: EventView) -> Any:
     """What an event says of itself."""
+    if event.kind == "blind":
+        return [f"the {event.detail['component']} was down until ", moment(event.detail["until"])]
     return ", ".join(f"{key} {value}" for key, value in event.detail.items())
 
 

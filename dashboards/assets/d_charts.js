@@ -303,7 +303,8 @@ vitals.charts = (function () {
       if (normal) shapes.push({ type: "rect", xref: "paper", x0: 0, x1: 1, yref: "y", y0: normal.low, y1: normal.high, layer: "below", fillcolor: veil(c.healthy, 0.13), line: { width: 0 } });
       for (const mark of view.marks) {
         if (mark.kind === "event") {
-          shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(c.dim, 0.7), width: 1, dash: "dot" } });
+          if (mark.end > mark.step) shapes.push({ type: "rect", ...tall, x0: x(mark.step), x1: x(mark.end), fillcolor: veil(c.dim, 0.16), line: { width: 0 } });
+          else shapes.push({ type: "line", ...tall, x0: x(mark.step), x1: x(mark.step), line: { color: veil(c.dim, 0.7), width: 1, dash: "dot" } });
           continue;
         }
         const colour = c[mark.severity];

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from dashboards import acts, cascade, chronicle, figures, rollouts
+from dashboards import acts, cascade, chronicle, figures, quiet, rollouts
 from dashboards.charts import Chart, charts_for
 from dashboards.pages import House, Query, callback, no_incident
 from dashboards.pages.run import AXES, SMOOTHING, card, select
@@ -31,7 +31,7 @@ class Story:
     run: RunView
     alerts: list[AlertView]
     notes: list[Note]
-    events: list[EventView]
+    events: tuple[EventView, ...]
     silences: list[dict[str, Any]]
 
 
@@ -144,9 +144,9 @@ async def _read(conn: Connection, text: str) -> Story | None:
     alerts = await queries.alerts(conn, incident_uid=incident.uid)
     if run is None or not alerts:
         return None
-    events = await queries.events(conn, run.id)
+    past = await quiet.read(conn, run)
     ordered = sorted(alerts, key=lambda alert: (onset(alert), alert.id))
-    return Story(incident, run, ordered, await incidents.notes(conn, incident.uid), events, await incidents.silences(conn))
+    return Story(incident, run, ordered, await incidents.notes(conn, incident.uid), past.events, await incidents.silences(conn))
 
 
 def _now(story: Story) -> str:

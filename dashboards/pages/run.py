@@ -9,9 +9,10 @@ from urllib.parse import quote, urlencode
 
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from dashboards import figures, rollouts, verdict
+from dashboards import figures, quiet, rollouts, verdict
 from dashboards.charts import QUESTIONS, TITLES, Chart, charts_for
 from dashboards.pages import House, Query, callback, no_run
+from dashboards.quiet import Past
 from dashboards.words import STATES, attribute, moment, pairs
 from monitor.metrics import ORGANS
 from monitor.store import heat, queries, series
@@ -34,7 +35,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
         hists = await heat.histograms(conn, run.id)
         attempts = await queries.segments(conn, run.id)
         alerts = await queries.alerts(conn, run_uid=uid)
-        events = await queries.events(conn, run.id)
+        past = await quiet.read(conn, run)
         steps = await queries.rollout_steps(conn, run.id)
         asked = await queries.open_requests(conn, run.id)
     charts = charts_for(names, hists, task=run.task_reward, aux=run.aux_rewards)
@@ -42,15 +43,15 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     begins = [[attempt.segment, attempt.first_step or 0] for attempt in attempts]
     return html.Div(
         [
-            _head(house, run, asked),
+            _head(house, run, asked, past),
             html.Section(verdict.banner(run, alerts, organs), id="verdict", className="verdict", **{"aria-label": "Verdict"}),
             _view(uid),
             _tools(organs, bool(steps)),
-            html.Div(id="marks", hidden=True, **{"data-marks": attribute(figures.marks(alerts, events))}),
+            html.Div(id="marks", hidden=True, **{"data-marks": attribute(figures.marks(alerts, past.events))}),
             *(_organ(organ, [chart for chart in charts if chart.organ == organ]) for organ in organs),
             *([] if charts else [_waiting(run)]),
             rollouts.frame(steps),
-            html.Section(_events(events), id="events", **{"aria-label": "Events"}),
+            html.Section(_events(past.events), id="events", **{"aria-label": "Events"}),
             _setup(run),
             html.Div(id="pick", className="pick", hidden=True, role="status"),
             dcc.Store(id="stamp"),
@@ -71,6 +72,7 @@ def register(app: Dash, house: House) -> None:
         Output("verdict", "children"),
         Output("marks", "data-marks"),
         Output("events", "children"),
+        Output("head-quiet", "children"),
         Input("stamp", "data"),
         State("uid", "data"),
         State("drawn", "data"),
@@ -80,10 +82,10 @@ def register(app: Dash, house: House) -> None:
         async with house.engine.connect() as conn:
             run = await queries.find_run(conn, uid)
             if run is None:
-                return no_update, no_update, no_update
+                return (no_update,) * 4
             alerts = await queries.alerts(conn, run_uid=uid)
-            events = await queries.events(conn, run.id)
-        return verdict.banner(run, alerts, drawn), attribute(figures.marks(alerts, events)), _events(events)
+            past = await quiet.read(conn, run)
+        return verdict.banner(run, alerts, drawn), attribute(figures.marks(alerts, past.events)), _events(past.events), quiet.told(past)
 
     @callback(app, Output("samples", "children"), Input("picked", "data"), State("uid", "data"), prevent_initial_call=True)
     async def picked(wanted: dict[str, Any] | None, uid: str) -> Any:
@@ -113,10 +115,10 @@ async def _moment(conn: Connection, run: RunView, wanted: dict[str, Any]) -> rol
     if not isinstance(step, int):
         return None
     alerts = await queries.alerts(conn, run_uid=run.uid)
-    return rollouts.moment_of(step, width if isinstance(width, int) else 1, alerts, await queries.events(conn, run.id))
+    return rollouts.moment_of(step, width if isinstance(width, int) else 1, alerts, (await quiet.read(conn, run)).events)
 
 
-def _head(house: House, run: RunView, asked: Sequence[str]) -> Any:
+def _head(house: House, run: RunView, asked: Sequence[str], past: Past) -> Any:
     facts = [html.A(run.project, href=f"{house.base}?{urlencode({'project': run.project})}")]
     if run.algorithm:
         facts.append(html.Span(run.algorithm.upper()))
@@ -134,6 +136,7 @@ def _head(house: House, run: RunView, asked: Sequence[str]) -> Any:
                 [
                     html.H1(run.label or run.name),
                     html.Span(STATES.get(run.state, run.state), id="head-state", className=f"state state-{run.state}"),
+                    html.Span(quiet.told(past), id="head-quiet", className="head-quiet"),
                     html.Div(id="run-acts", className="run-acts", **{"data-acts": attribute(_acts(run, asked))}),
                 ]
             ),

@@ -101,8 +101,8 @@ class Announced:
     until: datetime | None
 
 
-async def announced(conn: AsyncConnection) -> list[Announced]:
-    """The runs whose silence is expected now."""
+async def announced(conn: AsyncConnection, run_id: int | None = None) -> list[Announced]:
+    """The runs whose silence is expected now; only that of ``run_id`` where one is given."""
     pace = evaluation.c.state["pace"]
     endless = func.jsonb_typeof(pace["until"]) == "null"
     query = (
@@ -112,7 +112,7 @@ async def announced(conn: AsyncConnection) -> list[Announced]:
         .where(or_(endless, pace["until"].as_float() > pace["heard"].as_float()))
         .order_by(run.c.project, run.c.name)
     )
-    return [Announced(*row) for row in await conn.execute(query)]
+    return [Announced(*row) for row in await conn.execute(query if run_id is None else query.where(run.c.id == run_id))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,12 @@ async def blind_spells(conn: AsyncConnection, since_s: float) -> list[Blind]:
     ended = blind.c.to_at > func.now() - timedelta(seconds=since_s)
     query = select(blind.c.component, blind.c.from_at, blind.c.to_at).where(ended).order_by(blind.c.to_at.desc()).limit(100)
     return [Blind(*row) for row in await conn.execute(query)]
+
+
+async def blind_between(conn: AsyncConnection, begin: datetime, end: datetime | None) -> list[Blind]:
+    """The spells that touch the time from ``begin`` to ``end`` (None: until now), newest first, at most a hundred."""
+    query = select(blind.c.component, blind.c.from_at, blind.c.to_at).where(blind.c.to_at > begin).order_by(blind.c.to_at.desc()).limit(100)
+    return [Blind(*row) for row in await conn.execute(query if end is None else query.where(blind.c.from_at < end))]
 
 
 async def postpone(conn: AsyncConnection, claimed: Claim, seconds: float) -> None:

@@ -7,6 +7,7 @@ and, past the end of the rollups, from the raw rows, so that a reader never wait
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -341,3 +342,18 @@ async def clock(conn: AsyncConnection, run_id: int, *, first: int, last: int, po
     )
     found = await conn.execute(query, {"run": run_id, "first": first, "last": last, "stride": stride})
     return [(int(step), float(at)) for step, at in found]
+
+
+async def steps_at(conn: AsyncConnection, run_id: int, times: Sequence[float], *, last: int) -> list[int | None]:
+    """The newest step at each of ``times`` (Unix seconds), None before the first; exact up to forty thousand steps, a little early beyond."""
+    coarse = await clock(conn, run_id, first=0, last=last)
+    found: list[int | None] = []
+    for at in times:
+        place = bisect_right([moment for _, moment in coarse], at)
+        if place == 0:
+            found.append(None)
+            continue
+        until = coarse[place][0] if place < len(coarse) else last
+        fine = await clock(conn, run_id, first=coarse[place - 1][0], last=until)
+        found.append(max((step for step, moment in fine if moment <= at), default=coarse[place - 1][0]))
+    return found
