@@ -17,7 +17,7 @@
 
   const KEYS = [
     ["g f", "fleet"], ["g i", "incidents"], ["g c", "compare"], ["g d", "deliveries"], ["g s", "settings"], ["/", "search runs or charts"], ["j k", "next, previous run or section"],
-    ["Enter", "open the run"], ["x", "mark a run, select an incident"], ["t", "change the theme"], ["?", "this list"],
+    ["Enter", "open the run"], ["v", "saved views of the fleet"], ["x", "mark a run, select an incident"], ["t", "change the theme"], ["?", "this list"],
   ];
 
   function help() {
@@ -67,6 +67,14 @@
     setTimeout(() => watch.disconnect(), 5000);
   }
 
+  /** Opens the menu of saved views and stands on its first. */
+  function views() {
+    const menu = document.getElementById("fleet-views");
+    if (!menu) return;
+    menu.open = true;
+    menu.querySelector("li a").focus();
+  }
+
   let prefix = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, [contenteditable]")) return;
@@ -78,6 +86,7 @@
     else if (key === "k") walk(-1);
     else if (key === "t") choose(CHOICES[(CHOICES.indexOf(chosen()) + 1) % CHOICES.length]);
     else if (key === "?") help();
+    else if (key === "v") views();
     else if (key === "/") {
       const field = document.querySelector("#fleet-search, #chart-search");
       event.preventDefault();

@@ -17,6 +17,10 @@
   const UNNAMED = { tag: "No tag", algorithm: "No algorithm named" };
   const FILTERS = ["q", "project", "state", "tag"];
 
+  /** Names in a parameter of the address, which may hold commas. */
+  const listed = (key) => v.address.get(key).split(",").filter(Boolean).map(decodeURIComponent);
+  const written = (names) => [...names].map(encodeURIComponent).join(",");
+
   const curve = (sparks, key) => {
     const attempts = (sparks && sparks[key]) || {};
     const newest = Object.keys(attempts).sort((a, b) => b - a)[0];
@@ -75,7 +79,7 @@
   }
 
   function skeleton(root) {
-    const projects = JSON.parse(root.dataset.projects || "[]");
+    const projects = [...new Set([...JSON.parse(root.dataset.projects || "[]"), v.address.get("project")])].filter(Boolean);
     const options = (list, chosen) => list.map(([value, text]) => `<option value="${v.escape(value)}"${value === chosen ? " selected" : ""}>${v.escape(text)}</option>`).join("");
     root.innerHTML = `
       <div class="filters">
@@ -86,6 +90,7 @@
           <label class="field select"><span class="hidden">Project</span><select id="fleet-project">${options([["", "All projects"], ...projects.map((p) => [p, p])], v.address.get("project"))}</select></label>
           <label class="field select"><span class="hidden">State</span><select id="fleet-state">${options([["", "Any state"], ["running", "Running"], ["ended", "Ended"]], v.address.get("state"))}</select></label>
           <label class="field select"><span class="hidden">Group by</span><select id="fleet-group">${options([["", "No groups"], ["project", "By project"], ["tag", "By tag"], ["algorithm", "By algorithm"]], v.address.get("group"))}</select></label>
+          <details class="menu" id="fleet-views"></details>
           <button type="button" id="fleet-compare" class="button" disabled>Compare</button>
         </div>
       </div>
@@ -101,13 +106,9 @@
       this.sparks = new Map();
       this.sparkAt = new Map();
       this.rows = new Map();
-      this.marked = new Set(v.address.get("mark").split(",").filter(Boolean).map(decodeURIComponent));
-      this.folded = new Set();
+      this.marked = new Set(listed("mark"));
       this.cursor = null;
       this.visible = new Set();
-      skeleton(this.root);
-      this.tellMarked();
-      this.body = this.root.querySelector("tbody");
       this.watch = new IntersectionObserver((entries) => {
         for (const entry of entries) entry.isIntersecting ? this.visible.add(entry.target.dataset.run) : this.visible.delete(entry.target.dataset.run);
         this.wantSparks();
@@ -117,9 +118,35 @@
       this.root.addEventListener("input", (event) => { if (event.target.id === "fleet-search") this.search(event.target.value); });
       this.root.addEventListener("keydown", (event) => this.key(event));
       this.ages = setInterval(() => this.writeAges(), 1000);
+      this.back = () => { if (location.pathname === v.base) this.restore(); };
+      addEventListener("popstate", this.back);
+      this.restore();
+    }
+
+    /** Begins again with what the address asks for. */
+    restore() {
+      this.folded = new Set(listed("fold"));
+      this.rows.clear();
+      this.visible.clear();
+      this.watch.disconnect();
+      skeleton(this.root);
+      this.tellMarked();
+      this.body = this.root.querySelector("tbody");
+      this.views = new v.views(this.root.querySelector("#fleet-views"), (search) => this.go(search));
+      if (this.cursor == null) return;
+      this.draw(new Set());
+      v.poll();
+    }
+
+    /** Another view of the fleet, which the way back leaves again; runs that are marked stay so. */
+    go(search) {
+      history.pushState({}, "", v.base + search);
+      this.writeMarked();
+      this.restore();
     }
 
     stop() {
+      removeEventListener("popstate", this.back);
       clearInterval(this.ages);
       this.watch.disconnect();
     }
@@ -181,7 +208,7 @@
       const wanted = [];
       for (const [group, runs] of this.grouped(list)) {
         if (group != null) wanted.push([`group ${group}`, null, group, runs]);
-        if (!this.folded.has(group)) for (const run of runs) wanted.push([`${group ?? ""} ${run.run}`, run]);
+        if (group == null || !this.folded.has(group)) for (const run of runs) wanted.push([`${group ?? ""} ${run.run}`, run]);
       }
       const keep = new Set(wanted.map(([key]) => key));
       for (const [key, row] of this.rows) if (!keep.has(key)) { this.watch.unobserve(row); row.remove(); this.rows.delete(key); this.visible.delete(row.dataset.run); }
@@ -225,6 +252,7 @@
 
     /** Everything around the rows: counts, sort marks, and what to say when there are none. */
     frame(shown) {
+      this.views.draw();
       const counts = {};
       for (const run of this.runs.values()) counts[run.severity in v.SEVERITIES ? run.severity : "unknown"] = (counts[run.severity] || 0) + 1;
       const chosen = v.address.get("severity");
@@ -305,14 +333,21 @@
       const { id, value } = event.target;
       if (event.target.matches("[data-mark]")) this.mark(event.target.closest("tr").dataset.run, event.target.checked);
       else if (id === "fleet-project" || id === "fleet-state") { v.address.set({ [id.slice(6)]: value }); v.poll(); }
-      else if (id === "fleet-group") { v.address.set({ group: value }); this.folded.clear(); this.draw(new Set()); }
+      else if (id === "fleet-group") { v.address.set({ group: value }); this.fold([]); this.draw(new Set()); }
     }
 
     mark(uid, on) {
       on ? this.marked.add(uid) : this.marked.delete(uid);
       for (const row of this.rows.values()) if (row.dataset.run === uid) row.querySelector("[data-mark]").checked = on;
-      v.address.set({ mark: [...this.marked].map(encodeURIComponent).join(",") });
+      this.writeMarked();
       this.tellMarked();
+    }
+
+    writeMarked() { v.address.set({ mark: written(this.marked) }); }
+
+    fold(groups) {
+      this.folded = new Set(groups);
+      v.address.set({ fold: written(this.folded) });
     }
 
     tellMarked() {
@@ -330,7 +365,7 @@
       if (tag) { v.address.set({ tag: tag.dataset.tag }); v.poll(); }
       else if (fold) {
         const group = fold.dataset.fold;
-        this.folded.has(group) ? this.folded.delete(group) : this.folded.add(group);
+        this.fold(this.folded.has(group) ? [...this.folded].filter((each) => each !== group) : [...this.folded, group]);
         this.draw(new Set());
       } else if (chip) { v.address.set({ severity: chip.getAttribute("aria-pressed") === "true" ? "" : chip.dataset.severity }); this.draw(new Set()); }
       else if (head) {
@@ -338,7 +373,7 @@
         const [now, down] = this.sorting();
         v.address.set({ sort: now === key && !down ? `-${key}` : key });
         this.draw(new Set());
-      } else if (event.target.closest("[data-clear]")) { v.address.set({ severity: "", ...Object.fromEntries(FILTERS.map((key) => [key, ""])) }); skeleton(this.root); this.tellMarked(); this.body = this.root.querySelector("tbody"); this.rows.clear(); v.poll(); }
+      } else if (event.target.closest("[data-clear]")) { v.address.set({ severity: "", view: "", ...Object.fromEntries(FILTERS.map((key) => [key, ""])) }); this.restore(); }
       else if (event.target.closest("#fleet-compare")) v.go(`${v.base}compare?runs=${[...this.marked].map(encodeURIComponent).join(",")}`);
       else if (row && !event.target.closest("a, input, button") && !String(getSelection())) row.querySelector("th a").click();
     }

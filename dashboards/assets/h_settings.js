@@ -140,6 +140,9 @@
       this.told = new MutationObserver(() => this.drawSilences());
       this.told.observe(this.muted, { attributes: true });
       this.drawSilences();
+      this.tested = new Map();
+      this.drawn = new MutationObserver(() => this.tell());
+      this.drawn.observe(root.querySelector("#settings-channels"), { childList: true, subtree: true });
       this.backtest = new Backtest(root.querySelector("#backtest-panel"));
       root.addEventListener("click", (event) => this.clicked(event));
       this.muted.addEventListener("submit", (event) => { event.preventDefault(); this.silence(event.target); });
@@ -147,6 +150,7 @@
 
     stop() {
       this.told.disconnect();
+      this.drawn.disconnect();
       this.backtest.stop();
     }
 
@@ -200,30 +204,37 @@
         await v.send("DELETE", `channels/${encodeURIComponent(button.dataset.forget)}`);
         this.reread();
         v.poll();
-      } catch (error) {
-        const said = button.closest("td").querySelector(".tested");
-        said.innerHTML = ` ${v.acts.complaint(error)}`;
-        said.className = "tested failed";
+      } catch (error) { this.say(button.dataset.forget, "failed", v.acts.complaint(error)); }
+    }
+
+    say(name, kind, html) {
+      this.tested.set(name, { kind, html });
+      this.tell();
+    }
+
+    /** Writes what came of tests under their channels, again whenever Dash has drawn them anew. */
+    tell() {
+      for (const said of this.root.querySelectorAll("[data-said-of]")) {
+        const { kind, html } = this.tested.get(said.dataset.saidOf) || {};
+        if (!html || (said.dataset.html === html && said.textContent)) continue;
+        said.dataset.html = html;
+        said.innerHTML = ` ${html}`;
+        said.className = `tested ${kind}`;
       }
     }
 
     /** Sends a test message and says whether it arrived. */
     async test(button) {
       if (button.getAttribute("aria-busy") === "true") return;
-      const said = button.closest("td").querySelector(".tested");
+      const name = button.dataset.test;
       button.setAttribute("aria-busy", "true");
-      said.textContent = " Sending";
-      said.className = "tested dim";
+      this.say(name, "dim", "Sending");
       try {
-        const answer = await v.send("POST", `channels/${encodeURIComponent(button.dataset.test)}/test`);
+        const answer = await v.send("POST", `channels/${encodeURIComponent(name)}/test`);
         const took = answer.latency_ms == null ? "" : ` in ${v.integer(Math.round(answer.latency_ms))} ms`;
-        said.textContent = answer.delivered ? ` Arrived${took}. ${answer.error || ""}` : ` Did not arrive: ${answer.error}`;
-        said.className = answer.delivered ? "tested good" : "tested failed";
+        this.say(name, answer.delivered ? "good" : "failed", v.escape(answer.delivered ? `Arrived${took}. ${answer.error || ""}` : `Did not arrive: ${answer.error}`));
         if (answer.delivered) this.reread();
-      } catch (error) {
-        said.innerHTML = ` ${v.acts.complaint(error)}`;
-        said.className = "tested failed";
-      }
+      } catch (error) { this.say(name, "failed", v.acts.complaint(error)); }
       button.setAttribute("aria-busy", "false");
     }
   }

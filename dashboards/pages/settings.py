@@ -137,9 +137,9 @@ def _channel(house: House, name: str, kind: str, about: str | None, health: Mapp
     state = "unused" if health is None else health["state"]
     failing = health is not None and state == "ok" and health["failures"]
     word = f"failed {health['failures']} in a row" if failing and health is not None else HEALTH.get(state, state)
-    test: Any = ""
+    test: list[Any] = []
     if about is not None:
-        test = html.Button("Send a test", className="button small", **{"data-test": name})
+        test = [html.Button("Send a test", className="button small", **{"data-test": name})]
     elif not kind:
         gone = "It was used, and the settings of this process do not name it; with its next attempt it is back."
         test = [html.Span("not set up here ", className="dim"), html.Button("Forget", className="button small", title=gone, **{"data-forget": name})]
@@ -150,7 +150,7 @@ def _channel(house: House, name: str, kind: str, about: str | None, health: Mapp
         _when(health, "last_ok_at"),
         [_when(health, "last_error_at"), html.Div((health or {}).get("last_error") or "", className="dim")],
         f"{health['waiting']:,}" if health is not None else "0",
-        [test, html.Span(className="tested", role="status")] if not isinstance(test, list) else [*test, html.Span(className="tested", role="status")],
+        [*test, html.Span(className="tested", role="status", **{"data-said-of": name})],
     ]
 
 

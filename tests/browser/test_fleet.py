@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from conftest import Visit
+from looks import assert_accessible, assert_whole
 from stories import Story, healthy
 
 _GROUPED = """() => {
@@ -82,6 +84,92 @@ def test_runs_are_grouped_and_a_group_folds(site: Any, visit: Visit) -> None:
     page.reload()
     page.wait_for_selector(".group-row")
     assert page.input_value("#fleet-group") == "project"
+
+
+def shown(page: Any) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = page.evaluate(_GROUPED)
+    return groups
+
+
+def menu(page: Any) -> Any:
+    page.locator("#fleet-views > summary").click()
+    return page.locator("#fleet-views > div")
+
+
+def test_a_view_is_saved_under_a_name_and_comes_back_with_all_of_its_state(site: Any, visit: Visit) -> None:
+    page = visit(site, "/?q=demo&group=project&sort=-step")
+    page.wait_for_selector(".group-row")
+    page.get_by_role("button", name="code-repair", exact=True).first.click()
+    page.wait_for_function("!document.querySelector('[data-run=goblin-bonus]')")
+    assert "fold=code-repair" in page.url
+    menu(page).get_by_placeholder("Name what is shown").fill("the <b>rest</b>")
+    page.keyboard.press("Enter")
+    page.locator("#fleet-views > summary", has_text="the <b>rest</b>").wait_for()
+    saved, held = page.url, shown(page)
+    assert held["code-repair"] == [] and len(held["ablation"]) == 2
+
+    menu(page).get_by_role("link", name="Every run").click()
+    page.wait_for_function("!document.querySelector('.group-row') && document.querySelector('[data-run=goblin-bonus]')")
+    assert page.url.endswith("/") and page.inner_text("#fleet-views > summary") == "Views"
+    page.keyboard.press("v")
+    assert page.evaluate("document.activeElement.textContent") == "Every run"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".group-row")
+    assert page.url == saved and shown(page) == held
+    page.go_back()
+    page.wait_for_function("!document.querySelector('.group-row') && document.querySelector('[data-run=goblin-bonus]')")
+    page.go_forward()
+    page.wait_for_selector(".group-row")
+    assert shown(page) == held and page.input_value("#fleet-search") == "demo"
+
+    page.select_option("#fleet-group", "algorithm")
+    page.locator("#fleet-views > summary", has_text="the <b>rest</b>, changed").wait_for()
+    assert "fold=" not in page.url
+    menu(page).get_by_role("button", name="Save").click()
+    page.reload()
+    page.wait_for_selector(".group-row")
+    assert page.inner_text("#fleet-views > summary") == "the <b>rest</b>" and "GRPO" in shown(page)
+
+
+def test_a_view_is_a_link_that_another_browser_opens_and_keeps_or_forgets(site: Any, visit: Visit) -> None:
+    page = visit(site, "/?view=mine&project=ablation&fold=Nothing%2Cof%2520this")
+    page.wait_for_selector(".fleet tbody tr")
+    assert sorted(names(page)) == ["breaks-and-resumes", "long"]
+    assert page.inner_text("#fleet-views > summary") == "mine"
+    assert "mine, not saved here" in menu(page).inner_text()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy a link to what is shown").click()
+    page.locator("#toast", has_text="The link is copied.").wait_for()
+    assert visit(site, page.evaluate("navigator.clipboard.readText()").removeprefix(site.url)).input_value("#fleet-project") == "ablation"
+    page.get_by_role("button", name="Save", exact=True).click()
+    page = page.context.new_page()
+    page.goto(site.url)
+    page.wait_for_selector(".fleet tbody tr")
+    menu(page).get_by_role("link", name="mine").click()
+    page.wait_for_function("document.querySelectorAll('.fleet tbody tr').length === 2")
+    menu(page).get_by_role("button", name="Forget mine").click()
+    page.reload()
+    page.wait_for_selector(".fleet tbody tr")
+    assert "mine, not saved here" in menu(page).inner_text()
+
+
+def test_marked_runs_stay_marked_from_view_to_view(site: Any, visit: Visit) -> None:
+    page = visit(site, "/?project=ablation")
+    page.wait_for_selector(".fleet tbody tr")
+    page.get_by_role("checkbox", name="Compare long").check()
+    menu(page).get_by_role("link", name="Every run").click()
+    page.wait_for_selector("[data-run=goblin-bonus]")
+    assert page.get_by_role("checkbox", name="Compare long").is_checked() and "mark=long" in page.url
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_the_menu_of_views_is_whole_and_accessible(site: Any, visit: Visit, theme: str) -> None:
+    page = visit(site, "/?view=mine&group=project", theme=theme)
+    page.wait_for_selector(".group-row")
+    menu(page)
+    assert_accessible(page)
+    assert_whole(page)
 
 
 def test_a_tag_filters_and_groups(site: Any, visit: Visit) -> None:

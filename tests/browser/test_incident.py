@@ -140,13 +140,6 @@ def test_with_a_token_only_those_who_logged_in_can_act(postgres: str, template_d
         assert site.get("incidents?run=guarded")[0]["state"] == "acknowledged"
 
 
-def test_an_address_without_an_incident_says_so(site: Any, visit: Visit) -> None:
-    for path in ("/incident/nonsense", "/incident/00000000-0000-0000-0000-000000000000", "/incident"):
-        page = visit(site, path)
-        assert "Nothing lives here" in page.inner_text(".empty")
-        page.trouble.forgive("404")
-
-
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_the_page_is_whole_and_accessible(site: Any, visit: Visit, theme: str) -> None:
     page = visit(site, site.incident("goblin-bonus"), theme=theme)

@@ -19,6 +19,7 @@ PAGES = {
 MISSING = {
     "/run/NOPE": ("There is no such run", "Go to the fleet", ".fleet tbody tr"),
     "/incident/NOPE": ("There is no such incident", "Go to the alerts", "article.case"),
+    "/incident/00000000-0000-0000-0000-000000000000": ("There is no such incident", "Go to the alerts", "article.case"),
     "/incident/": ("There is no such incident", "Go to the alerts", "article.case"),
     "/nope": ("Nothing lives here", "Go to the fleet", ".fleet tbody tr"),
 }

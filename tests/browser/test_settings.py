@@ -85,6 +85,9 @@ def test_a_test_message_says_whether_it_arrived(ruled_site: Any, visit: Visit) -
     page.locator("[data-test=webhook]").focus()
     page.keyboard.press("Enter")
     page.locator(".tested.good", has_text="Arrived in").wait_for()
+    page.evaluate("vitals.tellDash('settings-stamp', Date.now())")
+    page.wait_for_timeout(600)
+    assert "Arrived in" in page.inner_text("[data-said-of=webhook]")
     page.locator("[data-test=closed]").click()
     page.locator(".tested.failed", has_text="Did not arrive: the connection to 127.0.0.1 failed").wait_for()
 
