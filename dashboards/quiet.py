@@ -46,12 +46,12 @@ def told(past: Past, now: datetime | None = None) -> list[Any]:
     """What stands beside the state of the run."""
     parts: list[Any] = []
     if (said := past.announced) is not None:
-        until = "its next row" if said.until is None else moment(said.until)
+        until = "its next row" if said.until is None else moment(said.until, near=True)
         parts.append(html.Span(["silence announced until ", until, f" ({said.why})" if said.why else ""], className="state state-quiet"))
     recent = [spell for spell in past.spells if spell.to_at > (now or datetime.now(UTC)) - LATELY]
     if recent:
         newest, more = recent[0], len(recent) - 1
-        words = [f"the {newest.component} was down from ", moment(newest.from_at), " to ", moment(newest.to_at)]
+        words = [f"the {newest.component} was down from ", moment(newest.from_at, near=True), " to ", moment(newest.to_at, near=True)]
         also = [f", and {counted(more, 'more time')} in the last day"] if more else []
         parts.append(html.A([*words, *also], href="#events", className="state state-blind", title="Silence then is not held against the run"))
     return parts

@@ -33,9 +33,9 @@ def pill(severity: str) -> Any:
     return html.Span([html.Span(className="icon", **{"aria-hidden": "true"}), SEVERITIES[known]], className=f"pill sev-{known.replace(' ', '-')}")
 
 
-def moment(at: datetime, *, age: bool = False) -> Any:
-    """A time that the browser writes in the viewer's zone, or as an age that it keeps up to date."""
-    extra = {"data-age": "1"} if age else {}
+def moment(at: datetime, *, age: bool = False, near: bool = False) -> Any:
+    """A time that the browser writes in the viewer's zone, as an ``age`` that it keeps up to date, or without the day where that is today."""
+    extra = {"data-age": "1"} if age else {"data-near": "1"} if near else {}
     return html.Time(dateTime=at.isoformat(), **extra)
 
 

@@ -67,12 +67,16 @@ window.vitals = (function () {
   const clockTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
   const fullTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
-  /** Writes every <time> in the viewer's zone; those with data-age as an age. */
+  const dayTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+  /** A time of today without its day. */
+  const near = (at) => (at.toDateString() === new Date(now() * 1000).toDateString() ? dayTime : clockTime).format(at);
+
+  /** Writes every <time> in the viewer's zone; those with data-age as an age, those with data-near without the day where that is today. */
   function writeTimes(root) {
     for (const node of root.querySelectorAll("time[datetime]")) {
       const at = new Date(node.dateTime);
       if (Number.isNaN(at.getTime())) continue;
-      const text = node.dataset.age ? age(at / 1000) : clockTime.format(at);
+      const text = node.dataset.age ? age(at / 1000) : node.dataset.near ? near(at) : clockTime.format(at);
       if (node.textContent !== text) node.textContent = text;
       if (!node.title) node.title = fullTime.format(at);
     }

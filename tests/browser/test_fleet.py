@@ -97,7 +97,7 @@ def menu(page: Any) -> Any:
 
 
 def test_a_view_is_saved_under_a_name_and_comes_back_with_all_of_its_state(site: Any, visit: Visit) -> None:
-    page = visit(site, "/?q=demo&group=project&sort=-step")
+    page = visit(site, "/?q=demo&sort=-step&group=project")
     page.wait_for_selector(".group-row")
     page.get_by_role("button", name="code-repair", exact=True).first.click()
     page.wait_for_function("!document.querySelector('[data-run=goblin-bonus]')")
