@@ -105,9 +105,10 @@ def facts(finding: Mapping[str, Any], *, folded: bool = True) -> Any:
 
 
 def _numbers(finding: Mapping[str, Any]) -> list[Any]:
+    at = f"at step {finding['step']:,}" if finding.get("step") is not None else "then"
     spans = [
         html.Span([label, " ", html.B(number(finding[key]))])
-        for key, label in (("value", "then"), ("baseline", "normal for this run"), ("limit", "limit"))
+        for key, label in (("value", at), ("baseline", "normal for this run"), ("limit", "limit"))
         if finding.get(key) is not None
     ]
     if moved := [describe(name).title for name in finding.get("moved") or ()]:

@@ -132,8 +132,8 @@ async def blind_spells(conn: AsyncConnection, since_s: float) -> list[Blind]:
 
 
 async def blind_between(conn: AsyncConnection, begin: datetime, end: datetime | None) -> list[Blind]:
-    """The spells that touch the time from ``begin`` to ``end`` (None: until now), newest first, at most a hundred."""
-    query = select(blind.c.component, blind.c.from_at, blind.c.to_at).where(blind.c.to_at > begin).order_by(blind.c.to_at.desc()).limit(100)
+    """The spells that touch the time from ``begin`` to ``end`` (None: until now), newest first, at most twenty."""
+    query = select(blind.c.component, blind.c.from_at, blind.c.to_at).where(blind.c.to_at > begin).order_by(blind.c.to_at.desc()).limit(20)
     return [Blind(*row) for row in await conn.execute(query if end is None else query.where(blind.c.from_at < end))]
 
 
