@@ -55,8 +55,9 @@ class Context:
 class Finding:
     """A detector's condition holds on a row.
 
-    ``title`` is one plain sentence; ``evidence`` names the numbers; ``cause`` the likely reason; ``advice`` what to do first. ``value`` is the
-    offending value, ``baseline`` what was normal for this run, ``limit`` the threshold it crossed. ``since_step`` is the estimated onset.
+    ``title`` is one plain sentence; ``evidence`` names the step and the numbers that were compared; ``cause`` the likely reason; ``advice`` what
+    to do first. ``value`` is the offending value, ``baseline`` what was normal for this run, ``limit`` the threshold it crossed. ``since_step``
+    is the estimated onset.
     ``moved`` lists the other metrics that moved, first mover first.
     """
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from monitor.detect import fold
+from monitor.detect import fold, rules
 from monitor.detect.cause import CANDIDATES
 from monitor.detect.contract import Detector, Row
 from monitor.detect.examples import FIRES, QUIET, Example
 from monitor.detect.registry import DETECTORS
-from monitor.detect.rules import EXTREME, RAMBLING, SPIKY, SURE, WELCOME
 from monitor.detect.strain import CHANNELS, GAP, Channel, Z
 from monitor.metrics import ORGANS
 
@@ -29,17 +28,28 @@ this run does.
 
 **Two gates.** One part of the policy out of its range is common in healthy runs; two at once are not. A *channel* below is strained when its
 value lies {z:g} robust noise units and the given change beyond where the baseline was heading. Rules that watch a channel give a *watch* for
-their own strain on 3 of 5 rows, and a *warning* when another group, or the task reward, moves too: on 2 of 3 rows; on one row when two others
-join, one lies beyond {sure:g} noise units and they are not all among {rambling}, which a few rambling rollouts move together; and on one row beyond
-{extreme:g} or beside a falling reward, except for {spiky}, which spike by themselves. They are *critical* once the task reward has fallen.
-Strain in {welcome} is welcome while the task reward rises. The first three rows after a resume raise no such alarm.
+their own strain on 3 of 5 rows, and a *warning* when another group, or the task reward, moves too, and
+
+- it holds on 2 of 3 rows (3 of 5 under {few} rollouts while the reward stands); or
+- on one row it lies beyond {extreme:g} noise units or beside a falling reward, in a batch that is not small, and is not among {spiky},
+  which spike by themselves; or
+- on one row two others join, one lies beyond {sure:g} noise units, and the reward falls or the policy leaps to {leap:g} times normal. Where
+  the KL of the update is logged a leap needs {small:g} of it: clipping keeps odd batches harmless.
+
+They are *critical* once the task reward has fallen. Strain in {welcome} is no fault while the task reward rises. The first three rows after
+a resume raise no such alarm.
+
+**One sign.** When a few rollouts ramble, or a batch is hard, strains in {rambling} come together: with neither the reward nor
+another group they are one sign, however many they are. They are an alarm only when they last for 4 of 5 rows and entropy or mean length is
+1 + {far:g} / sqrt(rollouts) times normal ({far_usual:g} at {unsaid} rollouts, or where the size of the batch is not logged), or the median length
+{median:g} times.
 
 **Noise of the reward** is the root mean square of successive differences, widened while rows are few, never less than the sampling error of the
 batch (`batch.sequences`) or a tenth of the rewards' spread (`group.reward_std`, `reward.total.std`).
 
 **Regimes.** Announced changes (`regime` events: length or curriculum stage, reward weights, batch size, temperature) begin new baselines.
 
-**Declared signal.** A run that learns from a teacher or an environment loss is not judged by its reward.
+**Declared signal.** A run that learns from a teacher or an environment loss is not judged by its reward, but for a fall of it.
 
 **Thresholds** in the tables can be set for all runs, a project or a run in `vitals.toml`, under `[detectors.ID]`.
 """
@@ -106,12 +116,28 @@ def _section(detector: Detector) -> str:
     return "\n".join(lines)
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}"
+
+
 def render() -> str:
     """The whole document."""
-    listed = ", ".join(WELCOME[:-1]) + f" and {WELCOME[-1]}"
     parts = [
         INTRODUCTION.format(
-            gap=GAP, z=Z, extreme=EXTREME, sure=SURE, rambling=", ".join(RAMBLING), spiky=", ".join(SPIKY[:-1]) + " and " + SPIKY[-1], welcome=listed
+            gap=GAP,
+            z=Z,
+            extreme=rules.EXTREME,
+            sure=rules.SURE,
+            leap=rules.LEAP,
+            small=rules.SMALL_UPDATE,
+            few=rules.FEW_SEQUENCES,
+            far=rules.FAR,
+            unsaid=rules.UNSAID_SEQUENCES,
+            far_usual=1 + rules.FAR / math.sqrt(rules.UNSAID_SEQUENCES),
+            median=rules.FAR_MEDIAN,
+            rambling=_listed(rules.RAMBLING),
+            spiky=_listed(rules.SPIKY),
+            welcome=_listed(rules.WELCOME),
         )
     ]
     parts.append(

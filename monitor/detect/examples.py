@@ -197,9 +197,7 @@ FIRES: Mapping[str, Example] = {
     ),
     "huge_advantage": Example("adv.abs_max", "one group without spread", lambda age, row: {"adv.abs_max": 7428.0} if age == 0 else {}),
     "learning_nothing": Example("opt.grad_norm", "loss and gradient are exactly 0", lambda age, row: {"opt.grad_norm": 0.0, "opt.loss": 0.0}),
-    "refused_updates": Example(
-        "opt.skipped", "the gate refuses two updates", lambda age, row: {"opt.skipped": 2.0} if age == 0 else {"opt.skipped": 0.0}
-    ),
+    "refused_updates": Example("opt.skipped", "the gate refuses updates row after row", lambda age, row: {"opt.skipped": 2.0}),
     "dead_reward": Example("reward.aux.format.mean", "a format pattern that never matches", lambda age, row: {"reward.aux.format.mean": 0.0}, at=0),
     "environment_errors": Example(
         "env.error_frac",
@@ -270,7 +268,9 @@ QUIET: Mapping[str, Example] = {
     "grad_spike": Example("opt.grad_norm", "one clipped spike: information", lambda age, row: {"opt.grad_norm": 9.0} if age == 0 else {}),
     "huge_advantage": Example("adv.abs_max", "ten times the median", lambda age, row: {"adv.abs_max": 25.0} if age == 0 else {}),
     "learning_nothing": Example("opt.loss", "on-policy the loss is 0 up to rounding", lambda age, row: {"opt.loss": 0.0}),
-    "refused_updates": Example("opt.skipped", "a gate that refuses nothing", lambda age, row: {"opt.skipped": 0.0}, at=0),
+    "refused_updates": Example(
+        "opt.skipped", "the gate refuses one row's updates: watched", lambda age, row: {"opt.skipped": 2.0 if age == 0 else 0.0}
+    ),
     "dead_reward": Example("reward.aux.format.mean", "a reward that is constant later on", lambda age, row: {"reward.aux.format.mean": 1.0}),
     "environment_errors": Example("env.error_frac", "a few more errors", lambda age, row: {"env.error_frac": 0.1}),
     "staleness": Example("stale.mean", "constant staleness", lambda age, row: {"stale.mean": 8.0}, at=0),

@@ -33,7 +33,7 @@ WATCHED = frozenset(
         "group.all_pass_frac",
     )
 )
-"""Every exact name that some rule or sentence reads."""
+"""Every exact name whose history some rule or sentence reads."""
 
 
 def initial() -> State:
@@ -71,7 +71,7 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
     view.bits = bits = strain.remember(state["bits"], view.strains, judged)
     view.strained = strained = strain.named(state["strained"], view.strains)
     seen = state["outcome"]
-    if context.signal == "reward" and view.now(view.task.name) is not None:
+    if view.now(view.task.name) is not None:
         spread = stats.median(view.first_logged("group.reward_std", "reward.total.std").x)
         sampling = outcome.Sampling(view.now("batch.sequences"), None if math.isnan(spread) else spread)
         strictness = outcome.Strictness(view.limit(PEAK_AND_FALL, "errors"), view.limit(PEAK_AND_FALL, "share"))
@@ -79,7 +79,7 @@ def observe(state: State, row: Row, context: Context) -> tuple[State, list[Findi
     memory: dict[str, Any] = dict(state["memory"])
     findings: list[Finding] = []
     for detector in DETECTORS:
-        if context.signal != "reward" and detector.organ in REWARD_ORGANS:
+        if context.signal != "reward" and detector.organ in REWARD_ORGANS and detector is not PEAK_AND_FALL:
             continue
         memory[detector.id], finding = detector.judge(view, memory.get(detector.id, {}))
         if not memory[detector.id]:

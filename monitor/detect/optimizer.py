@@ -109,17 +109,25 @@ LEARNING_NOTHING = Detector(
 )
 
 
+LATEST_ROWS = 10
+"""Newest rows on which refusals are counted."""
+
+
 def _refused_updates(view: View, memory: State) -> tuple[State, Finding | None]:
-    count = view.now("opt.skipped")
+    count, skipped = view.now("opt.skipped"), view.series("opt.skipped").x[-LATEST_ROWS:]
     if count is None or not count > 0:
         return memory, None
+    refused = len([x for x in skipped if x > 0])
+    dip = view.outcome is not None and view.outcome.dip
+    often = f", and updates were refused on {refused} of the last {len(skipped)} rows" if refused > 1 else ""
     return memory, view.finding(
         REFUSED_UPDATES,
-        "warning",
+        "warning" if dip or refused >= view.limit(REFUSED_UPDATES, "rows") else "watch",
         "opt.skipped",
         count,
         title="The step gate refused updates",
-        evidence=f"{counted(int(count), 'update')} of this row {'was' if count == 1 else 'were'} not made.",
+        evidence=f"{counted(int(count), 'update')} of this row {'was' if count == 1 else 'were'} not made{often}"
+        + (f"; with it {view.outcome.says()}." if dip and view.outcome is not None else "."),
         why=cause.GATED,
         limit=0.0,
     )
@@ -130,9 +138,11 @@ REFUSED_UPDATES = Detector(
     organ="optimizer",
     title="Refused updates",
     needs=(("opt.skipped",),),
-    rule="The step gate refused at least one update of the row.",
-    formula="opt.skipped > 0",
+    rule="The step gate refused at least one update of the row. Once is watched, for the gate has done its work; that it goes on, or that the task "
+    "reward dips, is an alarm.",
+    formula="opt.skipped > 0; an alarm on `rows` of the newest 10 rows, or with a dip of the task reward",
     source="the gate's own decision; its event holds the reasons",
     remedy="Read the reasons in the run's skip events; lower the learning rate or the staleness if they go on.",
     judge=_refused_updates,
+    parameters=(Parameter("rows", 3, "rows", "rows with a refusal, of the newest ten, from which it is an alarm"),),
 )

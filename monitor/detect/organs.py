@@ -13,7 +13,7 @@ from monitor.detect.words import called
 from monitor.metrics import ORGANS
 
 REWARD_ORGANS = ("reward", "signal")
-"""Organs that say nothing of a run that declares another signal than its reward."""
+"""Organs that say nothing of a run that declares another signal than its reward, but for a fall of the task reward."""
 SOLVED = 0.95
 """Standing of the task reward from which a run counts as solved, for rewards in [0, 1]."""
 SHOWN = {
@@ -53,7 +53,7 @@ def cannot_judge(state: State, context: Context) -> list[str]:
         if lacking := missing(detector, state, context):
             sentences.append(f"{detector.title}: cannot judge, no {' or '.join(lacking)} logged")
     if context.signal != "reward":
-        sentences.append(f"Reward and signal: not judged, this run declares {context.signal} as what drives learning")
+        sentences.append(f"Reward and signal: judged for a fall alone, this run declares {context.signal} as what drives learning")
     return sentences
 
 

@@ -14,7 +14,7 @@ WELCOME = ("entropy", "kl", "longer", "shorter", "repetition", "grad")
 """Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers, more of what
 answers share, and the larger gradients of a policy that begins to score."""
 RAMBLING = ("entropy", "kl", "longer", "repetition")
-"""Groups that a few rambling rollouts of one odd batch move together: alone they need a second row."""
+"""Groups that a few rambling rollouts, or the harder prompts of one batch, move together: however many of them are strained, that is one sign."""
 
 EXTREME = 12.0
 """Noise units from which one row is enough."""
@@ -23,11 +23,19 @@ SURE = 8.0
 SPIKY = ("kl", "grad", "repetition", "weights", "mismatch")
 """Groups whose single rows spike in healthy runs."""
 FEW_SEQUENCES = 48
-"""Batches smaller than this are made by a handful of rollouts: what they show must last for 3 of 5 rows while the reward stands."""
+"""Batches smaller than this are made by a handful of rollouts: what they show must last for 3 of 5 rows (2 of 3 while the reward dips)."""
 MOVED = ("kl", "grad", "entropy")
 """Groups that tell what a batch did to the policy; weights and mismatch tell only how the batch was, and clipping may have kept it harmless."""
 LEAP = 8.0
 """Factor over normal of such a group from which a single row is more than an odd batch."""
+SMALL_UPDATE = 0.02
+"""KL of the update in nats per token under which it went no further than usual targets allow (0.01 to 0.02), whatever its batch was like."""
+FAR = 16.0
+"""Entropy or mean length is far from normal at a factor of 1 + ``FAR`` / sqrt(rollouts): 3 for 64 rollouts."""
+UNSAID_SEQUENCES = 64
+"""Rollouts of a batch whose size is not logged."""
+FAR_MEDIAN = 2.0
+"""Factor from which the median length, which single rollouts do not move, is far."""
 
 
 def support(view: View, *own: str) -> list[str]:
@@ -43,39 +51,43 @@ def support(view: View, *own: str) -> list[str]:
 
 def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
-    reward has fallen. The own gate must hold on 2 of 3 rows, on 3 of 5 where the batch is small; a few rambling rollouts of a small batch, whose
-    median length has not moved, are watched. One row is enough when two other signs hold on it, one of them sure and not all of them what
-    rambling rollouts do; or when the group does not spike by itself and its gate is extreme or the reward dips."""
-    others = view.others(*own)
+    reward has fallen. The own gate must hold on 2 of 3 rows, on 3 of 5 where the batch is small. Where nothing but what rambling rollouts do has
+    moved it must hold on 4 of 5 and be far from normal, else it is watched. One row is enough when two other signs hold on it, one of them sure,
+    and the reward dips or the policy leapt; or, in a batch that is not small, when the group does not spike by itself and its gate is extreme or
+    the reward dips."""
+    strained = {group, *(s.group for s in view.others(*own))}
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
     signs = len(support(view, *own))
     few = (view.now("batch.sequences") or math.inf) < FEW_SEQUENCES
     lasting = view.held(group, 5) >= 3 if few and not dip else view.held(group, 3) >= 2
-    settled = lasting or (group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
-    if outcome is not None and outcome.rising and not dip and {group, *(s.group for s in others)} <= set(WELCOME):
+    settled = lasting or (not few and group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
+    welcome = outcome is not None and outcome.rising and not dip and strained <= set(WELCOME)
+    one_sign = not dip and strained <= set(RAMBLING)
+    if welcome or (one_sign and not (view.held(group, 5) >= 4 and _far(view))):
         return "watch" if settled else None
-    odd_batch = not dip and {group, *(s.group for s in others)} <= set(RAMBLING)
-    if odd_batch and few and _typical_length(view):
-        return "watch" if settled else None
-    leap = dip or max((s.factor for s in view.strains.values() if s.group in MOVED), default=0.0) >= LEAP
-    together = signs >= 2 and not odd_batch and leap and max(s.z for s in view.strains.values()) >= SURE
+    together = signs >= 2 and (dip or _leapt(view)) and max(s.z for s in view.strains.values()) >= SURE
     if signs and (settled or together) and not view.resumed:
         return "critical" if outcome is not None and outcome.fallen else "warning"
     return "watch" if view.held(group, 5) >= 3 else None
 
 
-def _typical_length(view: View) -> bool:
-    """Whether the median length is logged and where it was: then only a few of the rollouts ramble."""
+def _leapt(view: View) -> bool:
+    """Whether the policy has moved by a multiple on this row, and by more than an update may move it where that was measured."""
+    moved = view.now("update.kl_old.k3")
+    return (moved is None or moved >= SMALL_UPDATE) and any(s.factor >= LEAP for s in view.strains.values() if s.group in MOVED)
+
+
+def _far(view: View) -> bool:
+    """Whether entropy or length are further from normal than a few rollouts of the batch can carry a mean."""
+    least = 1 + FAR / math.sqrt(view.now("batch.sequences") or UNSAID_SEQUENCES)
+    if any(s.factor >= least for s in view.strains.values() if s.metric in ("entropy.mean", "len.completion.mean")):
+        return True
     median = view.series("len.completion.p50")
     if view.now(median.name) is None or len(median.x) < 6:
         return False
     usual = stats.median(median.x[: -min(GAP, len(median.x) // 2)])
-    return usual > 0 and usual / TYPICAL < stats.mean(median.x[-3:]) < usual * TYPICAL
-
-
-TYPICAL = 1.25
-"""Factor within which the median length has not moved."""
+    return usual > 0 and min(median.x[-3:]) >= FAR_MEDIAN * usual
 
 
 def from_strain(view: View, detector: Detector, title: str, groups: tuple[str, ...], own: tuple[str, ...] = ()) -> Finding | None:

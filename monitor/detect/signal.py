@@ -11,6 +11,8 @@ CHOICES = ("adv.nonzero_frac", "group.mixed_frac", "group.zero_var_frac", "group
 """Where the share of samples with a signal is read from, best first."""
 WINDOW = {True: 12, False: 8}
 """Rows judged together: with a series of ``CHOICES``, and where there is nothing but the reward."""
+KNOWN_ROWS = 10
+"""Rows from which what was usual is known: a hard task often begins with little signal, and its first rows are no measure."""
 CHANCE = 0.005
 """Probability under the run's own earlier rate of empty rows below which their accumulation is no chance."""
 
@@ -35,11 +37,13 @@ def _solved(view: View, level: float) -> bool:
 
 
 def _starved(view: View, metric: str, shares: list[float], low: list[bool], floor: float) -> bool:
-    """Whether rows without a signal (``low``, the newest of them) are a condition: newly on most of the last five rows, or lasting."""
+    """Whether rows without a signal (``low``, the newest of them) are a condition: newly, or with a narrowed policy, on most of the last five
+    rows; or lasting."""
     graded = metric in CHOICES[:3]
-    before = stats.median(shares[:-8]) if len(shares) > 12 else 1.0
-    if graded and len(shares) >= 10 and low[-1] and sum(low[-5:]) >= 4 and before >= 2 * floor:
-        return True
+    if graded and len(shares) >= 10 and low[-1] and sum(low[-5:]) >= 4:
+        known = len(shares) >= KNOWN_ROWS + 8
+        if (known and stats.median(shares[:-8]) >= 2 * floor) or _narrowed(view):
+            return True
     if len(low) < WINDOW[metric in CHOICES] or sum(low) < 0.8 * len(low) or not _no_better(view):
         return False
     earlier = shares[: -len(low)]
@@ -118,13 +122,16 @@ def _triage(view: View) -> cause.Cause:
     likely = cause.likely(view)
     if likely is not cause.DRIFTED:
         return likely
-    entropy = view.series("entropy.mean")
-    narrowed = entropy.n >= 8 and stats.mean(entropy.x[-3:]) < NARROWED * stats.median(entropy.first[:4])
-    return cause.CONVERGED if narrowed else cause.NO_CONTRAST
+    return cause.CONVERGED if _narrowed(view) else cause.NO_CONTRAST
 
 
 NARROWED = 0.6
 """Share of the first rows' entropy below which samples of a group are alike because the policy no longer explores."""
+
+
+def _narrowed(view: View) -> bool:
+    entropy = view.series("entropy.mean")
+    return entropy.n >= 8 and stats.mean(entropy.x[-3:]) < NARROWED * stats.median(entropy.first[:4])
 
 
 NO_SIGNAL = Detector(
@@ -134,7 +141,8 @@ NO_SIGNAL = Detector(
     needs=((*CHOICES, "task"),),
     rule="Too few samples have an advantage, so the update is nearly empty. Solved prompts look the same and are information.",
     formula="share with a signal < floor on 10 of 12 rows with a task reward no better than before (where a row holds one group: improbable, "
-    "p < .005, under the earlier rate of empty rows), or newly on 4 of 5; critical at 0 on 10 rows",
+    "p < .005, under the earlier rate of empty rows), or on 4 of 5 where it was twice the floor before or the entropy of three rows is under .6 of "
+    "its first; critical at 0 on 10 rows",
     source="DAPO, arXiv 2503.14476, section 3.2",
     remedy="Read the rollouts of one group; fix the verifier, raise the length cap, ease the prompts or sample dynamically.",
     judge=_no_signal,

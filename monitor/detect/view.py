@@ -14,6 +14,7 @@ from monitor.detect.history import Series
 from monitor.detect.knobs import named
 from monitor.detect.outcome import Outcome
 from monitor.detect.strain import Strain, held, onset
+from monitor.detect.words import lower
 
 TASK_FALLBACKS = ("reward.task.mean", "reward.pass_rate", "reward.total.mean")
 """Where the declared task reward was never logged, the first of these that was stands for it."""
@@ -100,7 +101,8 @@ class View:
         baseline: float | None = None,
         limit: float | None = None,
     ) -> Finding:
-        """A finding on this row; cause, advice (with the settings' names in the run's framework) and refutation are those of ``why``."""
+        """A finding on this row, whose step the evidence names; cause, advice (with the settings' names in the run's framework) and refutation
+        are those of ``why``."""
         framework = self.context.framework or self.context.config.get("framework")
         return Finding(
             detector=detector.id,
@@ -108,7 +110,7 @@ class View:
             step=self.row.step,
             metric=metric,
             title=title,
-            evidence=evidence,
+            evidence=f"Step {self.row.step:,}: {lower(evidence)}",
             cause=str(why),
             advice=why.remedy + named(why.knobs, framework if isinstance(framework, str) else None),
             value=value,

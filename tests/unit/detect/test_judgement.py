@@ -87,7 +87,10 @@ def test_absolute_rules_stay_on_through_a_regime() -> None:
 
 
 def test_the_first_rows_after_a_resume_raise_no_alarm_by_themselves() -> None:
-    rows = Example("", "", lambda age, row: longer(age, row) if age < 2 else {}).rows()
+    def odd(age: int, row: dict[str, float]) -> dict[str, float]:
+        return {"iw.ess": 0.1, "opt.grad_norm": row["opt.grad_norm"] * 12} if age < 2 else {}
+
+    rows = Example("", "", odd).rows()
     steps = [i if i < AT else i - 20 for i in range(len(rows))]
     assert alarms(walk(rows)) and not alarms(walk(rows, steps=steps))
 
@@ -107,10 +110,12 @@ def test_organs_say_what_was_seen_what_is_solved_and_what_cannot_be_judged() -> 
     assert any("teacher_kl" in line for line in fold.cannot_judge(state, taught))
 
 
-def test_a_run_that_learns_from_a_teacher_is_not_judged_by_its_reward() -> None:
+def test_a_run_that_learns_from_a_teacher_is_judged_by_its_reward_only_where_it_falls() -> None:
+    taught = Context(signal="teacher_kl")
     rows = [{**examples.healthy(i), "reward.task.mean": 0.0, "reward.audit.mean": 0.0, "adv.nonzero_frac": 0.0} for i in range(60)]
     assert alarms(walk(rows))
-    assert not alarms(walk(rows, Context(signal="teacher_kl")))
+    assert not alarms(walk(rows, taught))
+    assert {f.detector for _, f in alarms(walk(examples.FIRES["peak_and_fall"].rows(), taught))} == {"peak_and_fall"}
 
 
 def test_small_batches_are_given_more_room() -> None:
@@ -177,16 +182,56 @@ def test_a_single_odd_batch_is_watched_and_what_leaps_or_lasts_is_told() -> None
     assert told(2, 5.0) and told(1, 40.0)
 
 
-def test_a_few_rambling_rollouts_of_a_small_batch_are_watched_and_a_large_or_long_answering_one_is_told() -> None:
-    def told(sequences: float, median: float) -> bool:
+def test_an_odd_batch_that_moved_the_policy_no_further_than_usual_is_watched() -> None:
+    def told(moved: float) -> bool:
+        def odd(age: int, row: dict[str, float]) -> dict[str, float]:
+            if age:
+                return {}
+            return {"iw.ess": 0.05, "kl_ref.k3": row["kl_ref.k3"] * 40, "opt.grad_norm": row["opt.grad_norm"] * 20, "update.kl_old.k3": moved}
+
+        return bool(alarms(walk(Example("", "", odd).rows())))
+
+    assert told(0.4) and not told(0.004)
+
+
+def test_what_rambling_rollouts_do_is_one_sign_until_it_lasts_and_lies_far_out() -> None:
+    """Length and repetition for ``rows`` rows while the task stands: how far is far depends on the size of the batch."""
+
+    def told(sequences: float, length: float, median: float = 390.0, rows: int = 8) -> bool:
         def rambling(age: int, row: dict[str, float]) -> dict[str, float]:
             typical = {"batch.sequences": sequences, "len.completion.p50": median}
-            return {**typical, "len.completion.mean": 900.0, "rep.ngram_frac": 0.5} if 20 <= age < 24 else {**typical, "len.completion.p50": 380.0}
+            return (
+                {**typical, "len.completion.mean": length, "rep.ngram_frac": 0.5}
+                if 20 <= age < 20 + rows
+                else {**typical, "len.completion.p50": 380.0}
+            )
 
         quiet = {"rep.ngram_frac": 0.05, "batch.sequences": sequences, "len.completion.p50": 380.0}
-        rows = [{**quiet, **row} if i < AT else row for i, row in enumerate(Example("", "", lambda age, row: {**quiet, **rambling(age, row)}).rows())]
-        return bool(alarms(walk(rows)))
+        found = [
+            {**quiet, **row} if i < AT else row for i, row in enumerate(Example("", "", lambda age, row: {**quiet, **rambling(age, row)}).rows())
+        ]
+        return bool(alarms(walk(found)))
 
-    assert not told(16, 390.0)
-    assert told(256, 390.0)
-    assert told(16, 800.0)
+    assert not told(16, 900.0) and not told(64, 900.0) and told(256, 900.0)
+    assert told(64, 1300.0) and not told(64, 1300.0, rows=3)
+    assert told(16, 900.0, median=800.0)
+
+
+def test_a_task_that_begins_with_little_signal_is_given_time_unless_the_policy_narrows() -> None:
+    def first_alarm(decay: float) -> int:
+        rows = [{"reward.task.mean": 0.02, "entropy.mean": 0.4 * decay**i, "adv.nonzero_frac": (0.5, 0.4, 0.4, *[0.125] * 30)[i]} for i in range(30)]
+        found = first(walk(rows), "no_signal")
+        assert found is not None
+        return found[0]
+
+    assert first_alarm(0.9) < 11 < first_alarm(1.0)
+
+
+def test_a_refused_update_is_watched_and_refusals_that_go_on_are_told() -> None:
+    def told(rows: int, task: float = 1.0) -> bool:
+        def refused(age: int, row: dict[str, float]) -> dict[str, float]:
+            return {"opt.skipped": float(age < rows), "reward.task.mean": row["reward.task.mean"] * (task if age < 8 else 1)}
+
+        return any(f.detector == "refused_updates" for _, f in alarms(walk(Example("", "", refused).rows())))
+
+    assert not told(1) and told(3) and told(2, task=0.7)
