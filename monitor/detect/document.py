@@ -40,9 +40,10 @@ They are *critical* once the task reward has fallen. Strain in {welcome} is no f
 a resume raise no such alarm.
 
 **One sign.** When a few rollouts ramble, or a batch is hard, strains in {rambling} come together: with neither the reward nor
-another group they are one sign, however many they are. They are an alarm only when they last for 4 of 5 rows and entropy or mean length is
-1 + {far:g} / sqrt(rollouts) times normal ({far_usual:g} at {unsaid} rollouts, or where the size of the batch is not logged), or the median length
-{median:g} times.
+another group they are one sign, however many they are. Nor are {batch} another group while none of it is beyond {extreme:g} noise units
+and the KL of the update is under {small:g}: they tell how a batch was and not what it did. One sign is an alarm only when it lasts for 4 of 5 rows
+and entropy or mean length is 1 + {far:g} / sqrt(rollouts) times normal ({far_usual:g} at {unsaid} rollouts, or where the size of the batch is not
+logged), or the median length {median:g} times.
 
 **Noise of the reward** is the root mean square of successive differences, widened while rows are few, never less than the sampling error of the
 batch (`batch.sequences`) or a tenth of the rewards' spread (`group.reward_std`, `reward.total.std`).
@@ -136,6 +137,7 @@ def render() -> str:
             far_usual=1 + rules.FAR / math.sqrt(rules.UNSAID_SEQUENCES),
             median=rules.FAR_MEDIAN,
             rambling=_listed(rules.RAMBLING),
+            batch=_listed(rules.BATCH),
             spiky=_listed(rules.SPIKY),
             welcome=_listed(rules.WELCOME),
         )

@@ -24,8 +24,10 @@ SPIKY = ("kl", "grad", "repetition", "weights", "mismatch")
 """Groups whose single rows spike in healthy runs."""
 FEW_SEQUENCES = 48
 """Batches smaller than this are made by a handful of rollouts: what they show must last for 3 of 5 rows (2 of 3 while the reward dips)."""
+BATCH = ("weights", "mismatch")
+"""Groups that tell only how a batch was: clipping may have kept it harmless."""
 MOVED = ("kl", "grad", "entropy")
-"""Groups that tell what a batch did to the policy; weights and mismatch tell only how the batch was, and clipping may have kept it harmless."""
+"""Groups that tell what a batch did to the policy."""
 LEAP = 8.0
 """Factor over normal of such a group from which a single row is more than an odd batch."""
 SMALL_UPDATE = 0.02
@@ -51,10 +53,10 @@ def support(view: View, *own: str) -> list[str]:
 
 def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
-    reward has fallen. The own gate must hold on 2 of 3 rows, on 3 of 5 where the batch is small. Where nothing but what rambling rollouts do has
-    moved it must hold on 4 of 5 and be far from normal, else it is watched. One row is enough when two other signs hold on it, one of them sure,
-    and the reward dips or the policy leapt; or, in a batch that is not small, when the group does not spike by itself and its gate is extreme or
-    the reward dips."""
+    reward has fallen. The own gate must hold on 2 of 3 rows, on 3 of 5 where the batch is small. One row is enough when two other signs hold on
+    it, one of them sure, and the reward dips or the policy leapt; or, in a batch that is not small, when the group does not spike by itself and
+    its gate is extreme or the reward dips. Where nothing has moved but what rambling rollouts move, or odd batches whose updates stay small, it
+    is watched until it holds on 4 of 5 rows and is far from normal."""
     strained = {group, *(s.group for s in view.others(*own))}
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
@@ -64,7 +66,9 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     settled = lasting or (not few and group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     welcome = outcome is not None and outcome.rising and not dip and strained <= set(WELCOME)
     one_sign = not dip and strained <= set(RAMBLING)
-    if welcome or (one_sign and not (view.held(group, 5) >= 4 and _far(view))):
+    odd = max((s.z for s in view.strains.values() if s.group in BATCH), default=0.0)
+    unmoved = not dip and strained <= {*RAMBLING, *BATCH} and odd < EXTREME and _small_update(view)
+    if welcome or ((one_sign or unmoved) and not (view.held(group, 5) >= 4 and _far(view))):
         return "watch" if settled else None
     together = signs >= 2 and (dip or _leapt(view)) and max(s.z for s in view.strains.values()) >= SURE
     if signs and (settled or together) and not view.resumed:
@@ -72,10 +76,15 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     return "watch" if view.held(group, 5) >= 3 else None
 
 
-def _leapt(view: View) -> bool:
-    """Whether the policy has moved by a multiple on this row, and by more than an update may move it where that was measured."""
+def _small_update(view: View) -> bool:
+    """Whether the KL of this row's update was measured and is what an update may have."""
     moved = view.now("update.kl_old.k3")
-    return (moved is None or moved >= SMALL_UPDATE) and any(s.factor >= LEAP for s in view.strains.values() if s.group in MOVED)
+    return moved is not None and moved < SMALL_UPDATE
+
+
+def _leapt(view: View) -> bool:
+    """Whether the policy has moved by a multiple on this row, and not by a small update."""
+    return not _small_update(view) and any(s.factor >= LEAP for s in view.strains.values() if s.group in MOVED)
 
 
 def _far(view: View) -> bool:

@@ -194,6 +194,16 @@ def test_an_odd_batch_that_moved_the_policy_no_further_than_usual_is_watched() -
     assert told(0.4) and not told(0.004)
 
 
+def test_stale_batches_whose_updates_stay_small_are_watched() -> None:
+    def told(moved: float) -> bool:
+        def stale(age: int, row: dict[str, float]) -> dict[str, float]:
+            return {"iw.ess": 0.55, "kl_ref.k3": row["kl_ref.k3"] * 6, "update.kl_old.k3": moved} if age < 4 else {}
+
+        return bool(alarms(walk(Example("", "", stale).rows())))
+
+    assert told(0.1) and not told(0.001)
+
+
 def test_what_rambling_rollouts_do_is_one_sign_until_it_lasts_and_lies_far_out() -> None:
     """Length and repetition for ``rows`` rows while the task stands: how far is far depends on the size of the batch."""
 
