@@ -27,12 +27,13 @@ between runs, algorithms or model families: what is normal for GSPO's clipping, 
 this run does.
 
 **Two gates.** One part of the policy out of its range is common in healthy runs; two at once are not. A *channel* below is strained when its
-value lies {z:g} robust noise units and the given change beyond where the baseline was heading. Rules that watch a channel give a *watch* for
-their own strain on 3 of 5 rows, and a *warning* when another group, or the task reward, moves too, and
+value lies {z:g} robust noise units and the given change beyond where the baseline was heading, and beyond three in four of the baseline's rows.
+Rules that watch a channel give a *watch* for their own strain on 3 of 5 rows, and a *warning* when another group, or the task reward, moves
+too, and
 
-- it holds on 2 of 3 rows (3 of 5 under {few} rollouts while the reward stands); or
-- on one row it lies beyond {extreme:g} noise units or beside a falling reward, in a batch that is not small, and is not among {spiky},
-  which spike by themselves; or
+- it holds on 2 of 3 rows (3 of 5 in batches under {few} rollouts); or, in batches that are not so small,
+- on one row it lies beyond {extreme:g} noise units or beside a falling reward, and is not among {spiky}, which
+  spike by themselves; or
 - on one row two others join, one lies beyond {sure:g} noise units, and the reward falls or the policy leaps to {leap:g} times normal. Where
   the KL of the update is logged a leap needs {small:g} of it: clipping keeps odd batches harmless.
 

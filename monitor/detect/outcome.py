@@ -33,7 +33,9 @@ OPENING, OPENING_DIP = (3, 3.5, 0.5), (3, 2.5, 0.33)
 PROMPT_SPREAD = 1.5
 """Samples of one prompt are alike: the error of a row is about so many binomial ones."""
 DIP = (2, 3.0, 0.15)
-"""The milder gate by which a fall supports another detector."""
+"""The milder gate by which a fall supports another detector; of small batches it averages so many, ``DIP_MOST`` at most, that they hold
+``DIP_ROLLOUTS`` rollouts."""
+DIP_ROLLOUTS, DIP_MOST = 96, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +142,14 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
         return after, None
     unit = bool(after["low"] >= 0 and after["high"] <= 1)
     ground = _Ground(x, unit, after, sampling, strictness, series.n)
-    tests = [_test(ground, gate) for gate in (*GATES, DIP) if len(x) >= gate[0] + 3]
+    sequences = max(sampling.sequences or DIP_ROLLOUTS, DIP_ROLLOUTS / DIP_MOST)
+    mild = (max(DIP[0], math.ceil(DIP_ROLLOUTS / sequences)), *DIP[1:])
+    tests = [_test(ground, gate) for gate in (*GATES, mild) if len(x) >= gate[0] + 3]
     if series.n <= OPENING_ROWS and unit and sampling.sequences:
         firsts = range(1, len(x) - OPENING[0] + 1)
         tests += [_opening(ground, gate, rows, sampling.sequences) for gate in (OPENING, OPENING_DIP) for rows in firsts]
     dip = any(t.passed for t in tests)
-    falls = [t for t in tests if t.gate not in (DIP, OPENING_DIP)]
+    falls = [t for t in tests if t.gate not in (mild, OPENING_DIP)]
     found = next((t for t in falls if t.passed), falls[0])
     up = rising(x, found.sd)
     best_at = int(after.get("best_at", series.at[-2]))

@@ -23,7 +23,7 @@ SURE = 8.0
 SPIKY = ("kl", "grad", "repetition", "weights", "mismatch")
 """Groups whose single rows spike in healthy runs."""
 FEW_SEQUENCES = 48
-"""Batches smaller than this are made by a handful of rollouts: what they show must last for 3 of 5 rows (2 of 3 while the reward dips)."""
+"""Batches smaller than this are made by a handful of rollouts: what they show must last for 3 of 5 rows."""
 BATCH = ("weights", "mismatch")
 """Groups that tell only how a batch was: clipping may have kept it harmless."""
 MOVED = ("kl", "grad", "entropy")
@@ -53,16 +53,16 @@ def support(view: View, *own: str) -> list[str]:
 
 def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
-    reward has fallen. The own gate must hold on 2 of 3 rows, on 3 of 5 where the batch is small. One row is enough when two other signs hold on
-    it, one of them sure, and the reward dips or the policy leapt; or, in a batch that is not small, when the group does not spike by itself and
-    its gate is extreme or the reward dips. Where nothing has moved but what rambling rollouts move, or odd batches whose updates stay small, it
-    is watched until it holds on 4 of 5 rows and is far from normal."""
+    reward has fallen. The own gate must hold on 3 of 5 rows where the batch is small, else on 2 of 3. In a batch that is not small one row is enough
+    when two other signs hold on it, one of them sure, and the reward dips or the policy leapt; or when the group does not spike by itself and its
+    gate is extreme or the reward dips. Where nothing has moved but what rambling rollouts move, or odd batches whose updates stay small, it is
+    watched until it holds on 4 of 5 rows and is far from normal."""
     strained = {group, *(s.group for s in view.others(*own))}
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
     signs = len(support(view, *own))
     few = (view.now("batch.sequences") or math.inf) < FEW_SEQUENCES
-    lasting = view.held(group, 5) >= 3 if few and not dip else view.held(group, 3) >= 2
+    lasting = view.held(group, 5) >= 3 if few else view.held(group, 3) >= 2
     settled = lasting or (not few and group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     welcome = outcome is not None and outcome.rising and not dip and strained <= set(WELCOME)
     one_sign = not dip and strained <= set(RAMBLING)
@@ -70,7 +70,7 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     unmoved = not dip and strained <= {*RAMBLING, *BATCH} and odd < EXTREME and _small_update(view)
     if welcome or ((one_sign or unmoved) and not (view.held(group, 5) >= 4 and _far(view))):
         return "watch" if settled else None
-    together = signs >= 2 and (dip or _leapt(view)) and max(s.z for s in view.strains.values()) >= SURE
+    together = signs >= 2 and not few and (dip or _leapt(view)) and max(s.z for s in view.strains.values()) >= SURE
     if signs and (settled or together) and not view.resumed:
         return "critical" if outcome is not None and outcome.fallen else "warning"
     return "watch" if view.held(group, 5) >= 3 else None
@@ -89,7 +89,7 @@ def _leapt(view: View) -> bool:
 
 def _far(view: View) -> bool:
     """Whether entropy or length are further from normal than a few rollouts of the batch can carry a mean."""
-    least = 1 + FAR / math.sqrt(view.now("batch.sequences") or UNSAID_SEQUENCES)
+    least = 1 + FAR / math.sqrt(max(view.now("batch.sequences") or UNSAID_SEQUENCES, 1.0))
     if any(s.factor >= least for s in view.strains.values() if s.metric in ("entropy.mean", "len.completion.mean")):
         return True
     median = view.series("len.completion.p50")

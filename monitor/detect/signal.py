@@ -30,9 +30,8 @@ def signal_series(view: View) -> tuple[str, list[float]]:
 
 def _solved(view: View, level: float) -> bool:
     """Whether few contrasts mean that the prompts are solved: all pass, or a task reward in [0, 1] that is nearly full."""
-    all_pass = view.now("group.all_pass_frac")
-    if all_pass is not None:
-        return all_pass >= 0.5 * level
+    if view.now("group.all_pass_frac") is not None:
+        return stats.mean(view.series("group.all_pass_frac").x[-5:]) >= 0.5 * level
     return view.outcome is not None and view.outcome.solved(level, 0.3)
 
 

@@ -1,8 +1,8 @@
 """Which parts of the policy have left the range that this run itself made normal: the gates shared by most detectors.
 
 A channel watches one series in one harmful direction. On each row its value is compared with where the run's own baseline (the latest 64 rows
-without the newest 8) was heading, in units of the baseline's row-to-row noise and as a material change. One strained channel is common in
-healthy runs; two strained *groups* at once are not, so a detector warns when its own group and another one hold.
+without the newest 8) was heading, in units of the baseline's row-to-row noise, as a material change and with what was seen before. One strained
+channel is common in healthy runs; two strained *groups* at once are not, so a detector warns when its own group and another one hold.
 
 ``bits`` remember per group on which of the latest rows it was strained (lowest bit: the newest row), which gives persistence and order.
 """
@@ -151,6 +151,15 @@ def excess(channel: Channel, value: float, base: list[float], ahead: int) -> tup
     return change, change / spread, unscaled(normal, channel)
 
 
+def unseen(channel: Channel, value: float, series: Series) -> bool:
+    """Whether ``value`` lies beyond three in four rows of the baseline: noise with two modes or a long tail, as small batches make it, is no matter
+    of standard deviations."""
+    x = series.x
+    kept = sorted((y for v in x[: len(x) - min(GAP, max(1, len(x) // 3))] if (y := scaled(v, channel)) is not None), reverse=channel.sign > 0)
+    y = scaled(value, channel)
+    return y is not None and (not kept or channel.sign * (y - kept[len(kept) // 4]) > 0)
+
+
 SHORT = 8.0
 """Mean tokens under which shares of repeated tokens mean nothing."""
 
@@ -183,6 +192,7 @@ def measure(
         change, z, normal = beyond
         own = limits.get(channel.owner)
         strained = change >= channel.least(own) and z >= (Z if own is None else own.get("noise", Z))
+        strained = strained and unseen(channel, value, series)
         if strained and (channel.group not in found or z > found[channel.group].z):
             found[channel.group] = Strain(channel.metric, channel.group, value, normal, z)
     return after, found, judged

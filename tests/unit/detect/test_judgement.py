@@ -182,6 +182,33 @@ def test_a_single_odd_batch_is_watched_and_what_leaps_or_lasts_is_told() -> None
     assert told(2, 5.0) and told(1, 40.0)
 
 
+def test_a_gradient_with_two_modes_is_not_out_of_range_in_its_upper_one() -> None:
+    """Small batches have rows without a signal, whose gradient is a fraction of the others'."""
+
+    def told(norm: float) -> bool:
+        def small(age: int, row: dict[str, float]) -> dict[str, float]:
+            usual = row["opt.grad_norm"] * (2 if age // 4 % 3 == 0 else 0.05)
+            return {"opt.grad_norm": norm, "iw.ess": 0.2} if 40 <= age < 43 else {"opt.grad_norm": usual}
+
+        return any(f.detector == "grad_spike" for _, f in alarms(walk(Example("", "", small, at=0).rows())))
+
+    assert told(20.0) and not told(0.5)
+
+
+def test_a_dip_of_a_small_batch_takes_more_rows() -> None:
+    """Answers are cut while the reward is low for ``rows`` rows: of 16 rollouts both are made by one hard prompt."""
+
+    def told(sequences: float, rows: int) -> bool:
+        def hard(age: int, row: dict[str, float]) -> dict[str, float]:
+            return {"len.truncated_frac": 0.3, "reward.task.mean": 0.35} if age < rows else {}
+
+        found = [{**row, "batch.sequences": sequences} for row in Example("", "", hard).rows()]
+        return any(f.detector == "length_runaway" for _, f in alarms(walk(found)))
+
+    assert told(64, 2)
+    assert not told(16, 2) and told(16, 8)
+
+
 def test_an_odd_batch_that_moved_the_policy_no_further_than_usual_is_watched() -> None:
     def told(moved: float) -> bool:
         def odd(age: int, row: dict[str, float]) -> dict[str, float]:
@@ -235,6 +262,14 @@ def test_a_task_that_begins_with_little_signal_is_given_time_unless_the_policy_n
         return found[0]
 
     assert first_alarm(0.9) < 11 < first_alarm(1.0)
+
+
+def test_prompts_are_solved_by_the_groups_of_several_rows() -> None:
+    rows = [
+        {"reward.task.mean": 0.95, "adv.nonzero_frac": 0.25 * (i % 6 == 5), "group.all_pass_frac": 1 - 0.75 * (i % 6 == 5), "entropy.mean": 0.2}
+        for i in range(40)
+    ]
+    assert not alarms(walk(rows))
 
 
 def test_a_refused_update_is_watched_and_refusals_that_go_on_are_told() -> None:
