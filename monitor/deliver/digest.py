@@ -9,28 +9,12 @@ from datetime import datetime
 from typing import ClassVar
 
 from monitor.alerts.book import rank
+from monitor.alerts.entry import Entry
 from monitor.deliver.letter import Excerpt
 from monitor.detect.words import counted
 
 LINES = 10
 """Of counts, and of the worst."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One change of one alert; ``uid`` is its transition's, ``alert`` the episode's, ``title`` the finding's, ``incident`` what it is part of."""
-
-    uid: str
-    alert: str
-    project: str
-    run: str
-    run_name: str
-    detector: str
-    state: str
-    title: str
-    step: int
-    at: datetime
-    incident: str = ""
 
 
 @dataclass(frozen=True, slots=True)

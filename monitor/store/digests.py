@@ -14,29 +14,13 @@ from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from monitor.alerts.entry import Entry
 from monitor.store import deliveries
 from monitor.store.deliveries import Outcome
 from monitor.store.tables import alert, delivery, delivery_attempt, digest, incident, run, transition
 
 MOST = 2000
 """Members of one digest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One change of one alert; ``uid`` is its transition's."""
-
-    uid: str
-    alert: str
-    project: str
-    run: str
-    run_name: str
-    detector: str
-    state: str
-    title: str
-    step: int
-    at: datetime
-    incident: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +34,7 @@ class Gathered:
     at: datetime
     collected: bool
     attempts: dict[int, int]
-    members: tuple[Member, ...]
+    members: tuple[Entry, ...]
 
     @property
     def attempt(self) -> int:
@@ -135,7 +119,7 @@ async def _lease(conn: AsyncConnection, key: int, failures: int, lease_s: float)
         .where(delivery.c.id.in_(select(delivery.c.id).where(delivery.c.digest_id == key)))
         .order_by(delivery.c.id)
     )
-    members = tuple(Member(**{**row, **{name: str(row[name] or "") for name in ("uid", "alert", "incident")}}) for row in rows.mappings())
+    members = tuple(Entry(**{**row, **{name: str(row[name] or "") for name in ("uid", "alert", "incident")}}) for row in rows.mappings())
     about = (await conn.execute(select(digest.c.uid, digest.c.channel, digest.c.at, digest.c.collected).where(digest.c.id == key))).one()
     return Gathered(key, str(about.uid), about.channel, failures, about.at, about.collected, attempts, members)
 

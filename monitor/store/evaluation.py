@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -81,7 +81,8 @@ def claimed_columns() -> tuple[ColumnElement[Any], ...]:
     return (*(run.c[name] for name in names), *(evaluation.c[name] for name in judged))
 
 
-def read_claim(row: Any) -> Claim:
+def unjudged(row: Any) -> Claim:
+    """A run of which nothing has been judged, from a row of run."""
     return Claim(
         run_id=row.id,
         uid=row.uid,
@@ -93,12 +94,16 @@ def read_claim(row: Any) -> Claim:
         aux=tuple(row.aux_rewards),
         config=row.config,
         tags=tuple(row.tags),
-        seq=row.seq,
+        seq=0,
         last=row.next_seq - 1,
-        rows=row.rows,
-        state=row.state,
-        failures=row.failures,
+        rows=0,
+        state={},
+        failures=0,
     )
+
+
+def read_claim(row: Any) -> Claim:
+    return replace(unjudged(row), seq=row.seq, rows=row.rows, state=row.state, failures=row.failures)
 
 
 async def claim(conn: AsyncConnection) -> Claim | None:

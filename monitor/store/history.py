@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from monitor.store.evaluation import Claim, Item, unseen
+from monitor.store.evaluation import Claim, Item, unjudged, unseen
 from monitor.store.tables import run
 
 BATCH = 2000
@@ -33,29 +32,7 @@ async def recorded(
         query = query.where(run.c.uid == uid)
     async with engine.connect() as conn:
         found = (await conn.execute(query)).all()[::-1]
-    return [
-        Recorded(
-            Claim(
-                run_id=row.id,
-                uid=row.uid,
-                project=row.project,
-                name=row.name,
-                algorithm=row.algorithm,
-                signal=row.signal,
-                task=row.task_reward,
-                aux=tuple(row.aux_rewards),
-                config=row.config,
-                tags=tuple(row.tags),
-                seq=0,
-                last=row.next_seq - 1,
-                rows=0,
-                state={},
-                failures=0,
-            ),
-            row.outcome,
-        )
-        for row in found
-    ]
+    return [Recorded(unjudged(row), row.outcome) for row in found]
 
 
 async def count(conn: AsyncConnection, *, since: datetime | None = None, project: str | None = None) -> int:
@@ -74,4 +51,4 @@ async def items(engine: AsyncEngine, claim: Claim) -> AsyncIterator[list[Item]]:
             found = await unseen(conn, claim, BATCH)
         if found:
             yield found
-        claim = dataclasses.replace(claim, seq=min(claim.last, claim.seq + BATCH))
+        claim = replace(claim, seq=min(claim.last, claim.seq + BATCH))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from dataclasses import astuple, replace
+from dataclasses import replace
 from urllib.parse import quote
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from monitor import wire
 from monitor.alerts.book import name_uid
 from monitor.deliver.channel import Channel, MessageRefused, TransportError
-from monitor.deliver.digest import Digest, Entry
+from monitor.deliver.digest import Digest
 from monitor.deliver.letter import Excerpt
 from monitor.deliver.message import Also, Message, excerpt
 from monitor.deliver.retry import Policy
@@ -97,8 +97,7 @@ def failed(due: Due | Gathered, error: TransportError, policy: Policy, dice: flo
 
 def together(gathered: Gathered, link: str) -> Digest:
     """The message of a leased digest."""
-    entries = tuple(Entry(*astuple(each)) for each in gathered.members)
-    return Digest(gathered.uid, gathered.at, entries, f"{link}/alerts" if link else "", gathered.collected)
+    return Digest(gathered.uid, gathered.at, gathered.members, f"{link}/alerts" if link else "", gathered.collected)
 
 
 def compose(due: Due, link: str) -> Message:

@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from monitor.deliver.digest import Digest, Entry
+from monitor.alerts.entry import Entry
+from monitor.deliver.digest import Digest
 from monitor.deliver.letter import Excerpt
 from monitor.deliver.message import Also, Message
 from monitor.deliver.trial import Trial

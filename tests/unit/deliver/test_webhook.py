@@ -13,8 +13,9 @@ from letters import AT, UID, letters, message
 from standardwebhooks import Webhook as Signer
 
 from docs.generate import HERE
+from monitor.alerts.entry import Entry
 from monitor.deliver import alertmanager, webhook
-from monitor.deliver.digest import Digest, Entry
+from monitor.deliver.digest import Digest
 from monitor.deliver.schema import SCHEMA
 
 BODY = jsonschema_rs.validator_for(SCHEMA, validate_formats=True)
