@@ -181,7 +181,7 @@ def _row(house: House, query: Query, each: Attempt, load: Load | None) -> list[A
         moment(each.at),
         html.B(each.channel),
         outcome,
-        f"{each.latency_ms:,.0f} ms" if each.latency_ms is not None else "–",
+        f"{each.latency_ms:,.0f}\N{NO-BREAK SPACE}ms" if each.latency_ms is not None else "–",
         what,
         html.A(each.run_name, href=house.run(each.run)) if load is None or load.runs == 1 else counted(load.runs, "run"),
         html.Span(each.error or "–", className="dim"),

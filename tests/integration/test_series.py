@@ -146,6 +146,15 @@ async def test_a_window_and_the_clock(engine: AsyncEngine) -> None:
     assert all(at == 1000.0 + step for step, at in ticks)
 
 
+async def test_at_which_step_a_run_was(engine: AsyncEngine) -> None:
+    story = await Run(engine).open(0)
+    await story.send(0, 500)
+    await story.send(500, 1000)
+    async with engine.connect() as conn:
+        assert await series.steps_at(conn, story.id, [999.0, 1000.0, 1420.5, 1499.9, 1999.0, 5000.0], last=999) == [None, 0, 420, 499, 999, 999]
+        assert await series.steps_at(conn, story.id, [], last=999) == []
+
+
 def test_widths() -> None:
     assert [series.width_for(0, last) for last in (0, 999, 1000, 1999, 2000, 999_999)] == [1, 1, 2, 2, 4, 1024]
     assert [series.level_for(width) for width in (1, 4, 8, 32, 64, 512, 4096, 2**20)][:6] == [0, 0, 1, 1, 2, 3]

@@ -122,3 +122,11 @@ def test_words() -> None:
     assert flatten({"b": {"c": 1, "a": "x"}, "a": []}) == [("a", "[]"), ("b.a", "x"), ("b.c", "1")]
     assert "packages (20)" in text_of(pairs({"packages": {f"p{i}": i for i in range(20)}, "seed": 1}))
     assert "Not judged yet" in text_of(pill("nonsense"))
+
+
+def test_a_spell_in_which_we_were_down_is_a_band_and_near_all_of_its_steps() -> None:
+    spell = EventView(0, 0, 20, T0, "blind", {"component": "collector", "until": T0, "end": 40})
+    (mark,) = figures.marks([], [spell])
+    assert mark == {"kind": "event", "step": 20, "title": "blind", "end": 40}
+    assert [bool(rollouts.moment_of(step, 1, [], [spell]).events) for step in (14, 15, 30, 45, 46)] == [False, True, True, True, False]
+    assert "the collector was down until" in text_of(rollouts.moment_of(30, 1, [], [spell]).events and rollouts.detail(spell))
