@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from monitor.detect import fold, rules
+from monitor.detect import fold, outcome, rules
 from monitor.detect.cause import CANDIDATES
 from monitor.detect.contract import Detector, Row
 from monitor.detect.examples import FIRES, QUIET, Example
@@ -40,11 +40,11 @@ too, and
 They are *critical* once the task reward has fallen. Strain in {welcome} is no fault while the task reward rises. The first three rows after
 a resume raise no such alarm.
 
-**One sign.** When a few rollouts ramble, or a batch is hard, strains in {rambling} come together: with neither the reward nor
-another group they are one sign, however many they are. Nor are {batch} another group while none of it is beyond {extreme:g} noise units
-and the KL of the update is under {small:g}: they tell how a batch was and not what it did. One sign is an alarm only when it lasts for 4 of 5 rows
-and entropy or mean length is 1 + {far:g} / sqrt(rollouts) times normal ({far_usual:g} at {unsaid} rollouts, or where the size of the batch is not
-logged), or the median length {median:g} times.
+**One sign.** When a few rollouts ramble, or a batch is hard, strains in {rambling} come together, and it costs some reward:
+with no other group, and less than {deep:.0%} of the reward's level lost, they are one sign, however many they are. Nor are {batch}
+another group while none of it is beyond {extreme:g} noise units and the KL of the update is under {small:g}: they tell how a batch was and not what
+it did. One sign is an alarm only when it lasts for 4 of 5 rows and entropy or mean length is 1 + {far:g} / sqrt(rollouts) times normal
+({far_usual:g} at {unsaid} rollouts, or where the size of the batch is not logged), or the median length {median:g} times.
 
 **Noise of the reward** is the root mean square of successive differences, widened while rows are few, never less than the sampling error of the
 batch (`batch.sequences`) or a tenth of the rewards' spread (`group.reward_std`, `reward.total.std`).
@@ -133,6 +133,7 @@ def render() -> str:
             leap=rules.LEAP,
             small=rules.SMALL_UPDATE,
             few=rules.FEW_SEQUENCES,
+            deep=outcome.DEEP,
             far=rules.FAR,
             unsaid=rules.UNSAID_SEQUENCES,
             far_usual=1 + rules.FAR / math.sqrt(rules.UNSAID_SEQUENCES),

@@ -36,13 +36,16 @@ DIP = (2, 3.0, 0.15)
 """The milder gate by which a fall supports another detector; of small batches it averages so many, ``DIP_MOST`` at most, that they hold
 ``DIP_ROLLOUTS`` rollouts."""
 DIP_ROLLOUTS, DIP_MOST = 96, 12
+DEEP = 0.25
+"""Share of the level from which a dip is more than what a few bad rollouts cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """``best`` is the highest level so far and ``best_at`` its row; ``recent`` the mean of the ``rows`` newest values that decided; ``share``
-    of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``unit`` says that every value so far lies in [0, 1]. ``standing``
-    places the newest five rows between 0 and 1 for such a reward, else between the lowest and the highest row so far (0 when it never moved).
+    of the level was lost, ``z`` standard errors; ``noise`` is one row's. ``dip`` is a milder fall than ``fallen``, ``deep`` one of a quarter of
+    the level. ``unit`` says that every value so far lies in [0, 1]. ``standing`` places the newest five rows between 0 and 1 for such a reward,
+    else between the lowest and the highest row so far (0 when it never moved).
     """
 
     metric: str
@@ -56,6 +59,7 @@ class Outcome:
     unit: bool
     fallen: bool
     dip: bool
+    deep: bool
     rising: bool
     standing: float
 
@@ -148,7 +152,7 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
     if series.n <= OPENING_ROWS and unit and sampling.sequences:
         firsts = range(1, len(x) - OPENING[0] + 1)
         tests += [_opening(ground, gate, rows, sampling.sequences) for gate in (OPENING, OPENING_DIP) for rows in firsts]
-    dip = any(t.passed for t in tests)
+    dip, deep = any(t.passed for t in tests), any(t.passed and t.share >= DEEP for t in tests)
     falls = [t for t in tests if t.gate not in (mild, OPENING_DIP)]
     found = next((t for t in falls if t.passed), falls[0])
     up = rising(x, found.sd)
@@ -158,7 +162,7 @@ def assess(series: Series, memory: Mapping[str, Any], sampling: Sampling, strict
     after["standing"] = float(f"{standing:.6g}")
     z = min(found.z, 99.0)
     return after, Outcome(
-        series.name, found.level, best_at, found.recent, found.gate[0], found.share, z, found.sd, unit, found.passed, dip, up, standing
+        series.name, found.level, best_at, found.recent, found.gate[0], found.share, z, found.sd, unit, found.passed, dip, deep, up, standing
     )
 
 

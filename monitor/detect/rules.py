@@ -14,7 +14,8 @@ WELCOME = ("entropy", "kl", "longer", "shorter", "repetition", "grad")
 """Groups whose strain is no fault while the task reward rises: exploration, distance from the reference, longer or shorter answers, more of what
 answers share, and the larger gradients of a policy that begins to score."""
 RAMBLING = ("entropy", "kl", "longer", "repetition")
-"""Groups that a few rambling rollouts, or the harder prompts of one batch, move together: however many of them are strained, that is one sign."""
+"""Groups that a few rambling rollouts, or the harder prompts of one batch, move together: however many of them are strained, and though it costs some
+reward, that is one sign."""
 
 EXTREME = 12.0
 """Noise units from which one row is enough."""
@@ -55,8 +56,8 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     """``watch`` for the own gate held on 3 of 5 rows; ``warning`` once another group or the reward's dip holds too; ``critical`` when the
     reward has fallen. The own gate must hold on 3 of 5 rows where the batch is small, else on 2 of 3. In a batch that is not small one row is enough
     when two other signs hold on it, one of them sure, and the reward dips or the policy leapt; or when the group does not spike by itself and its
-    gate is extreme or the reward dips. Where nothing has moved but what rambling rollouts move, or odd batches whose updates stay small, it is
-    watched until it holds on 4 of 5 rows and is far from normal."""
+    gate is extreme or the reward dips. Where nothing has moved but what rambling rollouts move (the reward, if not deeply), or odd batches whose
+    updates stay small, it is watched until it holds on 4 of 5 rows and is far from normal."""
     strained = {group, *(s.group for s in view.others(*own))}
     outcome = view.outcome
     dip = outcome is not None and outcome.dip
@@ -65,7 +66,7 @@ def severity(view: View, group: str, own: tuple[str, ...]) -> str | None:
     lasting = view.held(group, 5) >= 3 if few else view.held(group, 3) >= 2
     settled = lasting or (not few and group not in SPIKY and (dip or view.strains[group].z >= EXTREME))
     welcome = outcome is not None and outcome.rising and not dip and strained <= set(WELCOME)
-    one_sign = not dip and strained <= set(RAMBLING)
+    one_sign = not (outcome is not None and outcome.deep) and strained <= set(RAMBLING)
     odd = max((s.z for s in view.strains.values() if s.group in BATCH), default=0.0)
     unmoved = not dip and strained <= {*RAMBLING, *BATCH} and odd < EXTREME and _small_update(view)
     if welcome or ((one_sign or unmoved) and not (view.held(group, 5) >= 4 and _far(view))):

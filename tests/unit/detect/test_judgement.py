@@ -254,6 +254,16 @@ def test_what_rambling_rollouts_do_is_one_sign_until_it_lasts_and_lies_far_out()
     assert told(16, 900.0, median=800.0)
 
 
+def test_entropy_that_costs_some_reward_is_watched_and_one_that_costs_a_quarter_is_told() -> None:
+    def told(task: float) -> bool:
+        def pushed(age: int, row: dict[str, float]) -> dict[str, float]:
+            return {"entropy.mean": row["entropy.mean"] * 1.9, "reward.task.mean": row["reward.task.mean"] * task} if age < 3 else {}
+
+        return any(f.detector == "entropy_high" for _, f in alarms(walk(Example("", "", pushed).rows())))
+
+    assert told(0.68) and not told(0.82)
+
+
 def test_a_task_that_begins_with_little_signal_is_given_time_unless_the_policy_narrows() -> None:
     def first_alarm(decay: float) -> int:
         rows = [{"reward.task.mean": 0.02, "entropy.mean": 0.4 * decay**i, "adv.nonzero_frac": (0.5, 0.4, 0.4, *[0.125] * 30)[i]} for i in range(30)]
