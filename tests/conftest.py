@@ -16,7 +16,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 _numbers = itertools.count(1)
 _THROWAWAY = {
     "max_connections": "200",
