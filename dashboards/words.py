@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -62,6 +62,12 @@ def attribute(value: Any) -> str:
 def empty(title: str, *rest: Any) -> Any:
     """A state with nothing to show, which says why and what to do."""
     return html.Div([html.H2(title), *rest], className="empty")
+
+
+def choice(query: Mapping[str, str], key: str, label: str, options: Sequence[tuple[str, str]]) -> Any:
+    """A choice that is part of the address; the driver puts it there."""
+    inner = html.Select([html.Option(text, value=value) for value, text in options], **{"data-choice": key, "data-chosen": query.get(key, "")})
+    return html.Label([html.Span(label, className="hidden"), inner], className="field select")
 
 
 def pairs(values: Mapping[str, Any]) -> Any:

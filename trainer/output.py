@@ -12,6 +12,7 @@ from typing import Any, Protocol, TextIO
 import monitor.client
 from monitor.wire import spelled
 from trainer.config import Config
+from trainer.faults import Fault
 from trainer.training import Row
 
 
@@ -25,10 +26,11 @@ class Sink(Protocol):
     def close(self, state: str, reason: str | None) -> None: ...
 
 
-def declared(config: Config, preset: str) -> dict[str, Any]:
-    """What a run says of itself: the fields of ``monitor.wire.RunStart`` that follow from its settings."""
+def declared(config: Config, preset: str, fault: Fault | None = None) -> dict[str, Any]:
+    """What a run says of itself: the fields of ``monitor.wire.RunStart`` that follow from its settings, and the change of them that is planned."""
+    planned = {} if fault is None else {"fault": {"at_step": fault.at_step, "for_steps": fault.for_steps, "patch": dict(fault.patch)}}
     return {
-        "config": asdict(config) | {"preset": preset},
+        "config": asdict(config) | {"preset": preset} | planned,
         "algorithm": config.algorithm,
         "signal": "teacher_kl" if config.rule.teacher or config.rule.source != "policy" else "reward",
         "task_reward": "reward.task.mean",
@@ -39,8 +41,8 @@ def declared(config: Config, preset: str) -> dict[str, Any]:
 class Collector:
     """Sends rows, rollouts and events to a collector in the background."""
 
-    def __init__(self, url: str | None, project: str, name: str, config: Config, preset: str, resume: bool = False) -> None:
-        self.run = monitor.client.start(project, name, url=url, accepts=("stop",), resume="auto" if resume else "never", **declared(config, preset))
+    def __init__(self, url: str | None, project: str, name: str, declaration: Mapping[str, Any], resume: bool = False) -> None:
+        self.run = monitor.client.start(project, name, url=url, accepts=("stop",), resume="auto" if resume else "never", **declaration)
 
     def row(self, row: Row) -> None:
         self.run.log(row.values, step=row.step, hists=row.hists)

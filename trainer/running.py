@@ -46,11 +46,12 @@ def run(arguments: argparse.Namespace, preset: Preset) -> int:
     try:
         if arguments.jsonl and main_rank:
             arguments.jsonl.open("a").close()
+        declaration = declared(config, preset.name, preset.fault)
         name = arguments.name or f"{preset.name}-seed{config.seed}"
         resumed = arguments.checkpoint is not None and arguments.checkpoint.exists()
         collector = None
         if arguments.collector and main_rank:
-            collector = Collector(arguments.collector, arguments.project, name, config, preset.name, resumed)
+            collector = Collector(arguments.collector, arguments.project, name, declaration, resumed)
             sinks.append(collector)
         policy = policies.build(config, verifier, world, terminal.progress if terminal else None)
         training = Training(config, policy, verifier, preset.fault, world, collector.run if collector else None)
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace, preset: Preset) -> int:
             for sink in sinks:
                 sink.event("resume", training.step, {})
         if arguments.jsonl and main_rank:
-            sinks.append(Jsonl(arguments.jsonl, {"run": name, **declared(config, preset.name)}, training.step))
+            sinks.append(Jsonl(arguments.jsonl, {"run": name, **declaration}, training.step))
         if terminal:
             sinks.append(terminal)
         state, reason = loop(training, sinks, arguments.checkpoint, arguments.checkpoint_every)

@@ -121,7 +121,7 @@ def write(case: Case, out: Path) -> None:
     """The run's file, as the run itself would have written it."""
     fault = case.preset.fault
     partial = out / f"{case.spec.file}.partial"
-    sink = Jsonl(partial, {"run": case.spec.file, **declared(case.preset.config, case.preset.name)})
+    sink = Jsonl(partial, {"run": case.spec.file, **declared(case.preset.config, case.preset.name, case.preset.fault)})
     for step, values in zip(case.steps, case.rows, strict=True):
         if fault is not None and fault.announced and step == fault.at_step:
             sink.event("regime", step, fault.patch)

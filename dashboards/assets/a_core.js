@@ -216,9 +216,9 @@ window.vitals = (function () {
     const here = location.pathname.replace(/\/$/, "") || "/";
     for (const link of document.querySelectorAll(".bar nav a")) {
       const target = new URL(link.href).pathname.replace(/\/$/, "") || "/";
-      const inside = (place) => here.startsWith(base + place);
-      if (target === here || (target + "/" === base && inside("run/")) || (target === `${base}alerts` && inside("incident/"))) link.setAttribute("aria-current", "page");
-      else if (target === "/" && base === "/" && here.startsWith("/run")) link.setAttribute("aria-current", "page");
+      const inside = (...places) => places.some((place) => here.startsWith(base + place));
+      const home = target === "/" ? base === "/" : `${target}/` === base;
+      if (target === here || (home && inside("run/", "project/")) || (target === `${base}alerts` && inside("incident/"))) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
   }
@@ -250,6 +250,13 @@ window.vitals = (function () {
   /** Hands a value to Dash, whose callbacks take it from there. */
   const tellDash = (id, data) => window.dash_clientside.set_props(id, { data });
 
+  const guests = [];
+  /** Calls act(node) for each node that matches, once it is there. */
+  function arriving(selector, act) { guests.push([selector, act, new WeakSet()]); }
+  function greet() {
+    for (const [selector, act, met] of guests) for (const node of document.querySelectorAll(selector)) if (!met.has(node)) { met.add(node); act(node); }
+  }
+
   /** Plain links inside the pages go through Dash's router, like its own. */
   document.addEventListener("click", (event) => {
     const link = event.target.closest("#page a[href], #channel-trouble a[href]");
@@ -257,7 +264,22 @@ window.vitals = (function () {
     const url = new URL(link.href);
     if (url.origin !== location.origin || !url.pathname.startsWith(base) || url.pathname.startsWith("/api/") || url.pathname === "/login" || (url.pathname === location.pathname && url.hash)) return;
     event.preventDefault();
+    if (link.dataset.set) put(JSON.parse(link.dataset.set));
+    else if (url.href !== location.href) go(url.href);
+  });
+
+  /** Opens this page with parts of its address changed; the rest stays as it has become since the page was made. */
+  function put(changes) {
+    const url = new URL(location.href);
+    for (const [key, value] of Object.entries(changes)) value ? url.searchParams.set(key, value) : url.searchParams.delete(key);
     if (url.href !== location.href) go(url.href);
+  }
+
+  /* A choice that is part of the address: its options are the server's, which of them is chosen the address says. */
+  arriving("select[data-choice]", (field) => {
+    field.value = field.dataset.chosen;
+    if (field.selectedIndex < 0) field.selectedIndex = 0;
+    field.addEventListener("change", () => put({ page: "", [field.dataset.choice]: field.value }));
   });
 
   /** Opens an address of ours without loading the page anew. */
@@ -274,6 +296,7 @@ window.vitals = (function () {
     requestAnimationFrame(() => {
       scheduled = false;
       follow();
+      greet();
       writeTimes(document);
     });
   }).observe(document.documentElement, { childList: true, subtree: true, attributes: true, attributeFilter: ["datetime"] });
@@ -286,5 +309,5 @@ window.vitals = (function () {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   window.addEventListener("online", poll);
 
-  return { base, ask, api, send, page, poll, go, number, brief, percent, integer, counted, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
+  return { base, ask, api, send, page, poll, go, arriving, number, brief, percent, integer, counted, duration, age, now, escape, pill, SEVERITIES, URGENCY, address, toast, tellDash, writeTimes, meta };
 })();

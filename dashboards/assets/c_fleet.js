@@ -91,6 +91,7 @@
           <label class="field select"><span class="hidden">State</span><select id="fleet-state">${options([["", "Any state"], ["running", "Running"], ["ended", "Ended"]], v.address.get("state"))}</select></label>
           <label class="field select"><span class="hidden">Group by</span><select id="fleet-group">${options([["", "No groups"], ["project", "By project"], ["tag", "By tag"], ["algorithm", "By algorithm"]], v.address.get("group"))}</select></label>
           <details class="menu" id="fleet-views"></details>
+          <a id="fleet-past" class="button" hidden>History</a>
           <button type="button" id="fleet-compare" class="button" disabled>Compare</button>
         </div>
       </div>
@@ -240,7 +241,7 @@
     head(row, group, runs) {
       const told = v.URGENCY.map((severity) => [severity, runs.filter((run) => (run.severity in v.SEVERITIES ? run.severity : "unknown") === severity).length]).filter(([, count]) => count);
       const html = `<th role="rowheader" scope="rowgroup" colspan="${COLUMNS.length + 1}"><button type="button" data-fold="${v.escape(group)}" aria-expanded="${!this.folded.has(group)}">${v.escape(group)}</button>
-        <span class="dim">${v.counted(runs.length, "run")}</span>${told.map(([severity, count]) => `<span class="tally sev-${severity.replace(" ", "-")}"><span class="icon" aria-hidden="true"></span>${count} ${v.SEVERITIES[severity].toLowerCase()}</span>`).join("")}</th>`;
+        <span class="dim">${v.counted(runs.length, "run")}</span>${v.address.get("group") === "project" ? ` <a class="small" href="${v.base}project/${encodeURIComponent(group)}" aria-label="History of ${v.escape(group)}">history</a>` : ""}${told.map(([severity, count]) => `<span class="tally sev-${severity.replace(" ", "-")}"><span class="icon" aria-hidden="true"></span>${count} ${v.SEVERITIES[severity].toLowerCase()}</span>`).join("")}</th>`;
       row.className = "group-row";
       if (row.dataset.html !== html) { row.innerHTML = html; row.dataset.html = html; }
     }
@@ -272,6 +273,10 @@
       const total = this.total > this.runs.size ? `${v.integer(this.runs.size)} of ${v.integer(this.total)} runs, search to narrow` : v.counted(this.runs.size, "run");
       const text = this.runs.size ? `${total}, ${running} running` : "";
       if (summary && summary.textContent !== text) summary.textContent = text;
+      const project = v.address.get("project");
+      const past = this.root.querySelector("#fleet-past");
+      past.hidden = !project;
+      past.href = `${v.base}project/${encodeURIComponent(project)}`;
       this.root.querySelector(".fleet").hidden = shown === 0;
       this.root.querySelector(".filters").hidden = this.runs.size === 0 && !Object.values(this.filter()).some(Boolean) && !chosen;
       const note = this.root.querySelector(".note");

@@ -25,7 +25,7 @@ vitals.charts = (function () {
     palette = {
       lines: Array.from({ length: 10 }, (_, i) => read(`--line-${i + 1}`)),
       text: read("--text"), dim: read("--dim"), grid: read("--grid"), surface: read("--surface"), border: read("--border"), accent: read("--accent"),
-      critical: read("--critical"), warning: read("--warning"), healthy: read("--healthy"), heat: Array.from({ length: 5 }, (_, i) => read(`--heat-${i}`)),
+      critical: read("--critical"), warning: read("--warning"), healthy: read("--healthy"), watch: read("--watch"), solved: read("--solved"), unknown: read("--unknown"), heat: Array.from({ length: 5 }, (_, i) => read(`--heat-${i}`)),
     };
     return palette;
   }
@@ -74,6 +74,73 @@ vitals.charts = (function () {
       return lived;
     };
     return [part(0, at), part(Math.max(0, at - 1), curve.x.length)];
+  }
+
+  /** From which step on a later attempt lived again what this one did. */
+  const laterThan = (number, begins) => Math.min(...begins.filter(([segment]) => segment > number).map(([, first]) => first), Infinity);
+
+  /** A run's curve across its attempts, without what a later one lived again. */
+  function lived(attempts, begins) {
+    const whole = { x: [], y: [], bad: [] };
+    for (const number of Object.keys(attempts).map(Number).sort((a, b) => a - b)) {
+      const [own] = cut(attempts[number], laterThan(number, begins));
+      for (const field of ["x", "y"]) whole[field] = whole[field].concat(own[field]);
+      whole.bad.push(...(own.bad || []));
+    }
+    return whole;
+  }
+
+  /** How far the steps of a curve are apart, mostly. */
+  function stride({ x }) {
+    const gaps = x.slice(1).map((step, i) => step - x[i]).sort((a, b) => a - b);
+    return gaps.length ? Math.max(1, gaps[gaps.length >> 1]) : 1;
+  }
+
+  /** The curves of several runs as one: at steps as far apart as those of the coarsest, the mean, smallest and largest of the runs that have a finite
+   * value there, and how many those are; nothing where none has one. */
+  function pooled(view, parts) {
+    const width = 2 ** Math.ceil(Math.log2(Math.max(...parts.map(([, curve]) => stride(curve)))));
+    const at = new Map();
+    for (const [run, curve] of parts) {
+      const own = new Map();
+      curve.x.forEach((step, i) => {
+        const bucket = Math.floor(step / width) * width;
+        if (!own.has(bucket)) own.set(bucket, [0, 0, step]);
+        if (curve.y[i] != null) { own.get(bucket)[0] += curve.y[i]; own.get(bucket)[1] += 1; }
+      });
+      const means = [...own.values()].map(([sum, count]) => (count ? sum / count : null));
+      const values = view.smooth > 1 ? smoothed(means, view.smooth) : means;
+      [...own].forEach(([bucket, [, , step]], i) => {
+        if (!at.has(bucket)) at.set(bucket, { step, all: [] });
+        if (values[i] != null) at.get(bucket).all.push([run, values[i], Number(view.toX(run, step))]);
+      });
+    }
+    const pool = { x: [], steps: [], y: [], low: [], high: [], all: [] };
+    for (const [, { step, all }] of [...at].sort(([a], [b]) => a - b)) {
+      const mean = (place) => all.reduce((sum, each) => sum + each[place] / all.length, 0);
+      const ys = all.map(([, y]) => y);
+      pool.steps.push(step);
+      pool.all.push(all);
+      pool.x.push(all.length ? mean(2) : Number(view.toX(parts[0][0], step)));
+      pool.y.push(all.length ? mean(1) : null);
+      pool.low.push(all.length ? Math.min(...ys) : null);
+      pool.high.push(all.length ? Math.max(...ys) : null);
+    }
+    return pool;
+  }
+
+  /** The stretches of a band that have both edges: a fill does not know gaps. */
+  function solid(x, low, high) {
+    const parts = [];
+    let open = null;
+    x.forEach((at, i) => {
+      if (low[i] == null || high[i] == null) { open = null; return; }
+      if (!open) parts.push((open = { x: [], low: [], high: [] }));
+      open.x.push(at);
+      open.low.push(low[i]);
+      open.high.push(high[i]);
+    });
+    return parts;
   }
 
   /** The latest value of a series: of its newest attempt, not finite if that is how it ended. */
@@ -146,10 +213,17 @@ vitals.charts = (function () {
         if (change["xaxis.range[0]"] != null) view.zoomed(change["xaxis.range[0]"], change["xaxis.range[1]"]);
       });
       this.plot.on("plotly_doubleclick", () => view.zoomed(null, null));
-      this.plot.on("plotly_click", (event) => { if (event.points.length) view.pick(this.stepOf(event.points[0])); });
+      this.plot.on("plotly_click", (event) => { if (event.points.length) view.pick(...this.pointed(event)); });
     }
 
-    stepOf(point) { return point.customdata ?? point.x; }
+    /** The step and the run of what was clicked: of all that lies there the nearest to the pointer, of a group its nearest run. */
+    pointed({ points, event }) {
+      const height = event.clientY - this.plot.getBoundingClientRect().top;
+      const away = (point, y) => Math.abs(point.yaxis._offset + point.yaxis.d2p(y) - height);
+      const near = points.reduce((best, point) => (away(point, point.y) < away(best, best.y) ? point : best));
+      const [run] = near.data.meta?.all?.[near.pointNumber]?.reduce((best, each) => (away(near, each[1]) < away(near, best[1]) ? each : best)) || [near.data.meta?.run];
+      return [near.customdata?.step ?? near.customdata ?? near.x, near.customdata?.run ?? run];
+    }
 
     lines(view) {
       const c = colours();
@@ -160,31 +234,47 @@ vitals.charts = (function () {
       this.beside = this.apart(view);
       const single = this.spec.figure.data.length === 1 && view.runs.length === 1;
       const drawn = new Set();
-      for (const [order, run] of view.runs.entries()) {
+      this.ends = [];
+      for (const [order, line] of view.lines.entries()) {
         for (const template of this.spec.figure.data) {
           const { metric, slot } = template.meta;
           if (this.off.has(slot)) continue;
           const colour = this.spec.kind === "stack" ? [c.healthy, c.dim, c.critical][slot] : c.lines[(view.runs.length > 1 ? order : slot) % c.lines.length];
-          const attempts = view.curves(run, metric) || (this.spec.kind === "stack" ? this.rest(view, run, metric) : null);
-          if (!attempts) continue;
-          const numbers = Object.keys(attempts).map(Number).sort((a, b) => a - b);
-          for (const number of numbers) {
-            const later = Math.min(...view.begins(run).filter(([segment]) => segment > number).map(([, first]) => first), Infinity);
-            const [lived, relived] = cut(attempts[number], later);
-            const name = view.runs.length > 1 ? view.nameOf(run) : template.name;
-            const end = JSON.stringify([lived.x.at(-1), ...lived.y.slice(-3)]);
-            const twin = drawn.has(end);
-            drawn.add(end);
-            const dash = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : template.meta.dashed || twin ? "dash" : "solid";
-            if (relived) data.push(this.trace(view, run, template, relived, { name: `${name}, attempt ${number + 1}`, line: { color: veil(colour, 0.35), width: 1.2, dash: "dot" } }));
-            if (lived.x.length) data.push(...this.strokes(view, run, template, lived, name, colour, dash, single));
-            for (const [step, what] of [...(lived.bad || []), ...((relived && relived.bad) || [])]) bad.push({ x: view.toX(run, step), step, what: `${name}: ${what} at step ${v.integer(step)}` });
-            if (this.log) lived.y.forEach((y, i) => { if (y != null && y <= 0) zeros.push({ x: view.toX(run, lived.x[i]), step: lived.x[i], what: `${name}: ${v.number(y)}` }); });
+          const name = view.runs.length > 1 ? line.name : template.name;
+          const dashed = view.runs.length > 1 && slot > 0 ? ["solid", "dot", "dash", "dashdot"][slot % 4] : template.meta.dashed ? "dash" : "solid";
+          const reject = (curve, who, run) => {
+            for (const [step, what] of curve.bad || []) bad.push({ x: view.toX(run, step), step, run, what: `${who}: ${what} at step ${v.integer(step)}` });
+            if (this.log) curve.y.forEach((y, i) => { if (y != null && y <= 0) zeros.push({ x: view.toX(run, curve.x[i]), step: curve.x[i], run, what: `${who}: ${v.number(y)}` }); });
+          };
+          if (line.runs.length > 1 && this.spec.kind === "lines") {
+            const parts = line.runs.map((run) => [run, lived(view.curves(run, metric) || {}, view.begins(run))]).filter(([, curve]) => curve.x.length);
+            if (!parts.length) continue;
+            for (const [run, curve] of parts) reject(curve, view.nameOf(run), run);
+            const pool = pooled(view, parts);
+            this.ends.push([name, pool.y.at(-1)]);
+            data.push(...this.band(view, line, template, pool, name, colour, dashed));
+            continue;
+          }
+          for (const run of line.runs) {
+            const attempts = view.curves(run, metric) || (this.spec.kind === "stack" ? this.rest(view, run, metric) : null);
+            if (!attempts) continue;
+            const numbers = Object.keys(attempts).map(Number).sort((a, b) => a - b);
+            this.ends.push([name, latest(attempts)]);
+            for (const number of numbers) {
+              const [own, relived] = cut(attempts[number], laterThan(number, view.begins(run)));
+              const end = JSON.stringify([own.x.at(-1), ...own.y.slice(-3)]);
+              const dash = drawn.has(end) && dashed === "solid" ? "dash" : dashed;
+              drawn.add(end);
+              if (relived) data.push(this.trace(view, run, template, relived, { name: `${name}, attempt ${number + 1}`, line: { color: veil(colour, 0.35), width: 1.2, dash: "dot" } }));
+              if (own.x.length) data.push(...this.strokes(view, run, template, own, name, colour, dash, single));
+              reject(own, name, run);
+              if (relived) reject({ ...relived, y: [] }, name, run);
+            }
           }
         }
       }
       const rim = (points, y, marker, name) => ({
-        type: "scatter", mode: "markers", yaxis: "y2", x: points.map((p) => p.x), y: points.map(() => y), customdata: points.map((p) => p.step), text: points.map((p) => p.what),
+        type: "scatter", mode: "markers", yaxis: "y2", x: points.map((p) => p.x), y: points.map(() => y), customdata: points.map(({ step, run }) => ({ step, run })), text: points.map((p) => p.what),
         hovertemplate: "%{text}<extra></extra>", marker, showlegend: false, name,
       });
       if (bad.length) data.push(rim(bad, 0.965, { symbol: "x", size: 7, color: c.critical }, "not finite"));
@@ -242,19 +332,39 @@ vitals.charts = (function () {
       const { meta, ...plain } = template;
       const y = this.log ? curve.y.map((value) => (value > 0 ? value : null)) : curve.y;
       if (this.beside && meta.beside) plain.yaxis = "y3";
-      return { ...plain, connectgaps: Boolean(this.log), x: curve.x.map((step) => view.toX(run, step)), y, customdata: curve.x, hovertemplate: this.hover(), ...more };
+      return { ...plain, connectgaps: Boolean(this.log), x: curve.x.map((step) => view.toX(run, step)), y, customdata: curve.x, meta: { run }, hovertemplate: this.hover(), ...more };
     }
 
     /** The first line is wide where a dashed one follows it, so that both are seen where they are one. */
-    width(view, template) { return view.runs.length === 1 && template.meta.slot === 0 && this.spec.figure.data.some((t) => t.meta.dashed) ? 3 : 1.8; }
+    width(view, template, run) {
+      if (view.runs.length > 1) return view.lines.some((line) => line.base && line.runs.includes(run)) ? 3 : 1.8;
+      return view.runs.length === 1 && template.meta.slot === 0 && this.spec.figure.data.some((t) => t.meta.dashed) ? 3 : 1.8;
+    }
 
     hover() { return `%{y:${this.format === v.percent ? ".1%" : ".4~g"}}`; }
+
+    /** The mean of the runs of a group; behind it the band from the smallest to the largest of them. */
+    band(view, line, template, pool, name, colour, dash) {
+      const x = view.axis === "time" ? pool.x.map((at) => new Date(at)) : pool.x;
+      const positive = (values) => (this.log ? values.map((y) => (y > 0 ? y : null)) : values);
+      const floor = this.log ? Math.min(...pool.y.filter((y) => y > 0)) : null;
+      const edge = { type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false, connectgaps: false, name: `${name}, band` };
+      const low = this.log ? pool.low.map((y) => (y == null || y > 0 ? y : floor)) : pool.low;
+      const short = this.format === v.percent ? v.percent : v.number;
+      const { meta, ...plain } = template;
+      return [
+        ...solid(x, low, positive(pool.high)).flatMap((part) => [{ ...edge, x: part.x, y: part.low }, { ...edge, x: part.x, y: part.high, fill: "tonexty", fillcolor: veil(colour, 0.18) }]),
+        { ...plain, name, x, y: positive(pool.y), customdata: pool.steps, connectgaps: Boolean(this.log), mode: pool.x.length === 1 ? "markers" : "lines", line: { color: colour, width: line.base ? 3 : 1.8, dash },
+          marker: { size: 4, color: colour }, meta: { all: pool.all },
+          text: pool.all.map((all, i) => (all.length > 1 ? ` (${short(pool.low[i])} to ${short(pool.high[i])}, ${all.length} runs)` : ` (${all.length} run)`)), hovertemplate: `${this.hover()}%{text}` },
+      ];
+    }
 
     /** The line itself; behind it the envelope of its buckets or, when smoothed, what was measured. */
     strokes(view, run, template, curve, name, colour, dash, single) {
       const drawn = [];
       const short = curve.x.length < 40 && this.spec.kind !== "stack";
-      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : this.width(view, template), dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short && dash === "solid" ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
+      const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : this.width(view, template, run), dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short && dash === "solid" ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
       if (this.spec.kind === "stack") return [this.trace(view, run, template, curve, { ...look, mode: "lines", fillcolor: veil(colour, 0.55), stackgroup: `all${run}` })];
       const x = curve.x.map((step) => view.toX(run, step));
       if (curve.low && (single || view.smooth < 2)) {
@@ -363,7 +473,7 @@ vitals.charts = (function () {
     values(view) {
       const said = [];
       const nodes = this.card.querySelectorAll(".legend b");
-      if (view.runs.length > 1) { this.plot.setAttribute("aria-label", `${this.spec.title}, ${view.runs.length} runs`); return; }
+      if (view.runs.length > 1) { this.plot.setAttribute("aria-label", `${this.spec.title}: ${(this.ends || []).map(([name, end]) => `${name} ${end == null ? "no value" : this.format(end)}`).join(", ")}`); return; }
       this.spec.figure.data.forEach((template, slot) => {
         const value = this.spec.kind === "heat" ? null : latest(view.curves(view.runs[0], template.meta.metric) || (this.spec.kind === "stack" ? this.rest(view, view.runs[0], template.meta.metric) : null));
         const text = value == null ? "" : this.format(value);
@@ -388,5 +498,5 @@ vitals.charts = (function () {
     purge() { this.size.disconnect(); if (this.bound && window.Plotly) window.Plotly.purge(this.plot); }
   }
 
-  return { Chart, plotly, latest, smoothed, cut, colours };
+  return { Chart, plotly, latest, smoothed, cut, lived, pooled, colours };
 })();

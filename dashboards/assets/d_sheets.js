@@ -56,21 +56,37 @@ vitals.sheets = (function () {
   function table(chart) {
     const view = chart.view;
     if (!view) return;
-    const columns = chart.spec.kind === "heat" ? shares(chart, view) : view.runs.flatMap((run) => chart.spec.figure.data.map((template) => {
-      const name = view.runs.length > 1 ? `${view.nameOf(run)}${chart.spec.figure.data.length > 1 ? `, ${template.name}` : ""}` : template.name;
+    const columns = chart.spec.kind === "heat" ? shares(chart, view) : view.lines.flatMap((line) => (line.runs.length > 1 ? pools(chart, view, line) : line.runs.flatMap((run) => chart.spec.figure.data.map((template) => {
+      const name = view.runs.length > 1 ? `${line.name}${chart.spec.figure.data.length > 1 ? `, ${template.name}` : ""}` : template.name;
       const values = new Map();
       const attempts = view.curves(run, template.meta.metric) || (chart.spec.kind === "stack" ? chart.rest(view, run, template.meta.metric) : null) || {};
       for (const number of Object.keys(attempts).sort((a, b) => a - b)) {
         attempts[number].x.forEach((x, i) => values.set(x, attempts[number].y[i]));
         for (const [x, what] of attempts[number].bad || []) if (values.get(x) == null) values.set(x, what);
       }
-      return [name, values];
-    }));
+      return [name, values, view.runs.length > 1 ? run : null];
+    }))));
     const steps = [...new Set(columns.flatMap(([, values]) => [...values.keys()]))].sort((a, b) => b - a);
     const stride = Math.ceil(steps.length / 40) || 1;
     const rows = steps.filter((_, i) => i % stride === 0);
     chart.sheet.innerHTML = `<table class="plain"><thead><tr><th scope="col">Step</th>${columns.map(([name]) => `<th scope="col" class="num">${v.escape(name)}</th>`).join("")}</tr></thead>
-      <tbody>${rows.map((step) => `<tr><th scope="row" class="num">${v.integer(step)}</th>${columns.map(([, values]) => `<td class="num">${v.escape(values.has(step) ? chart.format(values.get(step)) : "")}</td>`).join("")}</tr>`).join("")}</tbody></table>`;
+      <tbody>${rows.map((step) => `<tr><th scope="row" class="num">${v.integer(step)}</th>${columns.map(([, values, run]) => `<td class="num">${cell(chart, step, values, run)}</td>`).join("")}</tr>`).join("")}</tbody></table>`;
+  }
+
+  /** A value; among several runs it leads to its run at that step, as a click on the curve does. */
+  function cell(chart, step, values, run) {
+    const text = values.has(step) ? v.escape(typeof values.get(step) === "object" && values.get(step) ? values.get(step).text : chart.format(values.get(step))) : "";
+    return text && run ? `<a href="${v.base}run/${encodeURIComponent(run)}?step=${step}">${text}</a>` : text;
+  }
+
+  /** The runs of a group as their mean, the smallest and largest of them, and how many there are. */
+  function pools(chart, view, line) {
+    return chart.spec.figure.data.flatMap((template) => {
+      const parts = line.runs.map((run) => [run, v.charts.lived(view.curves(run, template.meta.metric) || {}, view.begins(run))]).filter(([, curve]) => curve.x.length);
+      const pool = parts.length ? v.charts.pooled(view, parts) : { steps: [], y: [], low: [], high: [], all: [] };
+      const column = (name, values) => [`${line.name}, ${name}`, new Map(pool.steps.map((step, i) => [step, values[i]]))];
+      return [column("mean", pool.y), column("smallest", pool.low), column("largest", pool.high), column("runs", pool.all.map((all) => ({ text: all.length })))];
+    });
   }
 
   /** A heat map in numbers: where its lower, middle and upper parts end, as the upper edges of their bins. */

@@ -9,6 +9,7 @@
       super(root);
       this.runs = root.dataset.runs ? JSON.parse(root.dataset.runs) : [root.dataset.run];
       this.names = JSON.parse(root.dataset.names || "{}");
+      this.lines = (root.dataset.lines ? JSON.parse(root.dataset.lines) : [{ runs: this.runs }]).map((line) => (line.base ? { ...line, name: `${line.name}, baseline` } : line));
       this.known = new Set(JSON.parse(root.dataset.metrics));
       const begins = JSON.parse(root.dataset.begins);
       this.tracks = new Map(this.runs.map((uid) => [uid, new v.tracks.Track(uid, Array.isArray(begins) ? begins : begins[uid])]));
@@ -214,9 +215,13 @@
       if (stay) this.redrawAll();
     }
 
-    /** A click on a curve: a bar at the foot of the window says what happened there and leads to it. */
-    pick(step) {
-      if (step == null || this.runs.length > 1) return;
+    /** A click on a curve: a bar at the foot of the window says what happened there and leads to it; among several runs it leads to its run. */
+    pick(step, run) {
+      if (step == null) return;
+      if (this.runs.length > 1) {
+        if (run) v.go(`${v.base}run/${encodeURIComponent(run)}?step=${Math.round(step)}`);
+        return;
+      }
       this.readStep(Math.round(step), true);
       this.bar(true);
     }

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote
 from dash import Dash, Input, Output, html
 
 from monitor.settings import Settings
-from monitor.store import incidents, queries
+from monitor.store import incidents, projects, queries
 from monitor.store.queries import Database
 
 
@@ -27,6 +27,10 @@ class House:
     def run(self, uid: str) -> str:
         """The address of a run's page."""
         return f"{self.base}run/{quote(uid, safe='')}"
+
+    def project(self, name: str) -> str:
+        """The address of a project's history."""
+        return f"{self.base}project/{quote(name, safe='')}"
 
     def incident(self, uid: object) -> str:
         """The address of an incident's page."""
@@ -74,11 +78,12 @@ def register(app: Dash, house: House) -> None:
 
 
 def _views() -> dict[str, View]:
-    from dashboards.pages import compare, deliveries, fleet, inbox, incident, run, settings
+    from dashboards.pages import compare, deliveries, fleet, inbox, incident, project, run, settings
 
     return {
         "": fleet.view,
         "run": run.view,
+        "project": project.view,
         "alerts": inbox.view,
         "incident": incident.view,
         "compare": compare.view,
@@ -92,14 +97,16 @@ def _parts(house: House, path: str) -> list[str]:
 
 
 async def exists(house: House, path: str) -> bool:
-    """Whether an address names a page, and the run or incident that it names is here. True where the database cannot say."""
+    """Whether an address names a page, and the run, project or incident that it names is here. True where the database cannot say."""
     first, *rest = _parts(house, path)
     if first not in _views():
         return False
-    if first not in ("run", "incident"):
+    if first not in ("run", "incident", "project"):
         return True
     try:
         async with house.engine.connect() as conn:
+            if first == "project":
+                return await projects.exists(conn, "/".join(rest))
             return bool(await queries.pulses(conn, rest[:1]) if first == "run" else await incidents.known(conn, "".join(rest[:1])))
     except Exception:
         log.warning("whether %s names anything could not be read", path)

@@ -119,7 +119,7 @@ async def _moment(conn: Connection, run: RunView, wanted: dict[str, Any]) -> rol
 
 
 def _head(house: House, run: RunView, asked: Sequence[str], past: Past) -> Any:
-    facts = [html.A(run.project, href=f"{house.base}?{urlencode({'project': run.project})}")]
+    facts = [html.A(run.project, href=house.project(run.project))]
     if run.algorithm:
         facts.append(html.Span(run.algorithm.upper()))
     facts.append(html.Span(["step ", html.B(f"{run.last_step:,}" if run.last_step is not None else "–", id="head-step")]))
@@ -134,7 +134,7 @@ def _head(house: House, run: RunView, asked: Sequence[str], past: Past) -> Any:
         [
             html.Div(
                 [
-                    html.H1(run.label or run.name),
+                    html.H1(run.shown),
                     html.Span(STATES.get(run.state, run.state), id="head-state", className=f"state state-{run.state}"),
                     html.Span(quiet.told(past), id="head-quiet", className="head-quiet"),
                     html.Div(id="run-acts", className="run-acts", **{"data-acts": attribute(_acts(run, asked))}),

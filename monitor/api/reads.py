@@ -158,7 +158,7 @@ def summary(run: queries.RunView) -> dict[str, Any]:
     return {
         "run": run.uid,
         "project": run.project,
-        "name": run.label or run.name,
+        "name": run.shown,
         "algorithm": run.algorithm,
         "state": run.state,
         "tags": list(run.tags),

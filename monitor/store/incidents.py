@@ -17,6 +17,7 @@ from monitor.alerts.judgement import close, context, dump_verdict
 from monitor.alerts.routing import MATCHABLE
 from monitor.store.checks import BadField, check_text, clean
 from monitor.store.evaluation import Change, claimed_columns, read_claim, write
+from monitor.store.queries import shown_name
 from monitor.store.tables import alert, evaluation, incident, note, run, silence, transition
 
 STATES = ("open", "acknowledged", "resolved")
@@ -108,7 +109,7 @@ def _incidents() -> Select[Any]:
         *(incident.c[name] for name in plain),
         _shown().label("state"),
         run.c.uid.label("run"),
-        func.coalesce(run.c.label, run.c.name).label("run_name"),
+        shown_name.label("run_name"),
         run.c.project,
     ).join_from(incident, run)
 

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.store.database import transaction
 from monitor.store.evaluation import Claim, claimed_columns, read_claim
+from monitor.store.queries import shown_name
 from monitor.store.tables import beat, blind, evaluation, run, segment
 
 COLLECTOR, WORKER = "collector", "worker"
@@ -106,7 +107,7 @@ async def announced(conn: AsyncConnection, run_id: int | None = None) -> list[An
     pace = evaluation.c.state["pace"]
     endless = func.jsonb_typeof(pace["until"]) == "null"
     query = (
-        select(run.c.uid, func.coalesce(run.c.label, run.c.name), run.c.project, pace["why"].as_string(), case((~endless, evaluation.c.deadline_at)))
+        select(run.c.uid, shown_name, run.c.project, pace["why"].as_string(), case((~endless, evaluation.c.deadline_at)))
         .join_from(run, evaluation)
         .where(run.c.watched, run.c.state == "running", evaluation.c.deadline_at > func.now())
         .where(or_(endless, pace["until"].as_float() > pace["heard"].as_float()))

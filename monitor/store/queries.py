@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, text, true
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, literal, or_, select, text, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.alerts.book import is_alarm
@@ -84,6 +84,8 @@ class RunView:
     dropped: dict[str, int] = field(default_factory=dict)
     accepts: tuple[str, ...] = ()
     outcome: str | None = None
+    shown: str = ""
+    """What it is called where it stands among others: :data:`shown_name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,14 @@ class RolloutView:
     shortened: int
 
 
+_named = func.coalesce(run.c.label, run.c.name)
+_others = run.alias("others")
+_of_others = (_others.c.project, func.coalesce(_others.c.label, _others.c.name))
+_taken = select(*_of_others).group_by(*_of_others).having(func.count() > 1)
+_short_id = case((func.length(run.c.uid) == 32, func.left(run.c.uid, 6)), else_=run.c.uid)
+shown_name = case((tuple_(run.c.project, _named).in_(_taken), _named + literal(" · ") + _short_id), else_=_named)
+"""A run's label or name; with its id behind it, shortened where it is one of ours, where another run of the project is called the same."""
+
 _OPEN = alert.c.resolved_at.is_(None)
 
 _open_alerts = (
@@ -244,6 +254,7 @@ def _runs(*, detail: bool) -> Select[Any]:
             run.c.tags,
             run.c.label,
             run.c.outcome,
+            shown_name.label("shown"),
             run.c.state,
             run.c.end_reason,
             run.c.created_at,
@@ -386,7 +397,7 @@ async def alerts(
         select(
             alert.c.id,
             run.c.uid.label("run"),
-            run.c.name.label("run_name"),
+            shown_name.label("run_name"),
             run.c.project,
             alert.c.detector,
             alert.c.organ,
@@ -475,11 +486,11 @@ async def alert_stamp(conn: AsyncConnection) -> str:
     return ".".join(str(part) for part in (await conn.execute(select(newest, said, muted, tried))).one())
 
 
-async def events(conn: AsyncConnection, run_id: int, *, after: int = 0, limit: int = 500) -> list[EventView]:
-    """The run's newest events with a sequence above ``after``, in the order they were accepted."""
+async def events(conn: AsyncConnection, run_id: int, *, after: int = 0, kind: str = "", limit: int = 500) -> list[EventView]:
+    """The run's newest events with a sequence above ``after``, of one ``kind`` if given, in the order they were accepted."""
     query = (
         select(event.c.seq, event.c.segment, event.c.step, event.c.at, event.c.kind, event.c.detail)
-        .where(event.c.run_id == run_id, event.c.seq > after)
+        .where(event.c.run_id == run_id, event.c.seq > after, event.c.kind == kind if kind else true())
         .order_by(event.c.seq.desc())
         .limit(limit)
     )

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from monitor.alerts.incident import held_reason
+from monitor.store.queries import shown_name
 from monitor.store.tables import alert, channel, delivery, delivery_attempt, digest, incident, run, transition
 
 LATELY = timedelta(days=1)
@@ -105,7 +106,7 @@ async def attempts(
             transition.c.to_state,
             alert.c.detector,
             run.c.uid,
-            func.coalesce(run.c.label, run.c.name),
+            shown_name,
             func.coalesce(transition.c.finding["title"].as_string(), alert.c.detector),
             incident.c.uid,
             digest.c.uid,

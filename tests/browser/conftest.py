@@ -60,7 +60,7 @@ def site(postgres: str, template_database: str) -> Iterator[Any]:
     """Pages with every story of ``stories`` in them, judged, three alert channels: one works, one refuses messages, nobody answers the third."""
     from receiving import Receiver
     from site_under_test import Site
-    from stories import tell_all
+    from stories import tell_all, tell_sweep
 
     from monitor.deliver.webhook import Webhook
 
@@ -70,6 +70,7 @@ def site(postgres: str, template_database: str) -> Iterator[Any]:
         Site(_make_database(postgres, template_database, f"vitals_site_{os.getpid()}")) as site,
     ):
         tell_all(site)
+        tell_sweep(site)
         channels = {"on-call": receiver.url, "strict": strict.url, "nobody": "http://127.0.0.1:9/hook"}
         site.judge([Webhook(name, url, private=True) for name, url in channels.items()])
         yield site

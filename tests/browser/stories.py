@@ -149,3 +149,27 @@ def tell_all(site: Site) -> None:
     crashed.open("b").steps(30, 55, events=(wire.Event(T0 + 200, "resume", 30, {"from": "ckpt-30"}),))
     Story(site, "long", healthy, seed=4, project="ablation").open().steps(0, 5000, hists=False, rollouts=0).finish("crashed")
     Story(site, "waits", healthy, seed=5).open()
+
+
+def tell_sweep(site: Site) -> None:
+    """Two learning rates with three seeds each, all of one name; one more alone. One seed logs NaN, one has a setting that the others lack."""
+    for lr, shift in ((1e-4, 0.0), (5e-3, -0.3)):
+        for seed in range(3):
+            config = {"lr": lr, "seed": seed, "optimizer": "adamw" if lr < 1e-3 else "sgd"} | ({"clip": 0.2} if seed == 2 else {})
+
+            def row(step: int, dice: random.Random, shift: float = shift) -> dict[str, Any]:
+                values = healthy(step, dice)
+                values["reward.task.mean"] = min(1.0, values["reward.task.mean"] + shift * min(1, step / 30) + dice.gauss(0, 0.03))
+                return values
+
+            def change(step: int, values: dict[str, Any], broken: bool = seed == 1) -> None:
+                if broken and step == 41:
+                    values["reward.task.mean"] = math.nan
+
+            story = Story(site, f"sweep-{lr:g}-{seed}", row, project="sweep", seed=seed, name="sweep", config=config, tags=["sweep", f"lr {lr:g}"])
+            story.open().steps(0, 50 + 10 * seed, hists=False, rollouts=0, change=change).finish()
+    regime = wire.Event(T0 + 40, "regime", 10, {"aux.word": 0.5})
+    bonus = Story(
+        site, "sweep-bonus", goblin, project="sweep", seed=7, name="with bonus", config={"lr": 1e-3, "seed": 7, "aux": {"word": 0.0, "length": 0.1}}
+    )
+    bonus.open().steps(0, 40, hists=False, events=(regime,)).finish()

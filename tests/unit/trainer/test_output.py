@@ -7,6 +7,7 @@ from pathlib import Path
 
 from monitor.adapters.readers import read
 from trainer.config import Config, changed
+from trainer.faults import Fault
 from trainer.output import Jsonl, declared
 from trainer.training import Row
 
@@ -30,3 +31,9 @@ def test_a_file_is_read_as_the_run_declared_it_and_continued_without_gap_or_dupl
     assert (log.header["algorithm"], log.header["signal"], log.header["config"]["preset"]) == ("self-distill", "teacher_kl", "healthy")
     assert (log.roles.task, log.roles.aux) == (NAMES[0], NAMES[1:])
     assert not log.notes
+
+
+def test_a_planned_change_is_part_of_the_declared_configuration() -> None:
+    config = declared(Config(), "goblin-bonus", Fault(10, {"aux.word": 0.5, "kl": 0.0}))["config"]
+    assert config["fault"] == {"at_step": 10, "for_steps": None, "patch": {"aux.word": 0.5, "kl": 0.0}}
+    assert "fault" not in declared(Config(), "healthy")["config"]
