@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from dashboards.words import SEVERITIES, number
@@ -10,19 +11,20 @@ from monitor.store.projects import Past
 from monitor.wire import OUTCOMES
 
 MARKS: Mapping[str, tuple[str, str]] = {
-    "critical": ("octagon", "critical"),
+    "critical": ("x", "critical"),
     "warning": ("triangle-up", "warning"),
     "watch": ("diamond", "watch"),
-    "cannot judge": ("circle-open", "unknown"),
-    "unknown": ("circle-open-dot", "unknown"),
+    "cannot judge": ("square-open", "unknown"),
+    "unknown": ("circle-open", "unknown"),
     "solved": ("star", "solved"),
     "healthy": ("circle", "healthy"),
 }
 """Per verdict the symbol and the tone, so that colour never speaks alone."""
 
-SYMBOLS = ("circle", "octagon", "triangle-up", "triangle-down", "diamond", "square", "star", "pentagon")
+SYMBOLS = ("circle", "x", "triangle-up", "triangle-down", "diamond", "square", "star", "pentagon")
 UNLABELLED = "no label"
 RAIL = 0.04
+LEAST = timedelta(days=2)
 
 
 def figure(runs: Sequence[Past], links: Mapping[str, str], *, best: bool, by_label: bool) -> dict[str, Any]:
@@ -43,12 +45,12 @@ def figure(runs: Sequence[Past], links: Mapping[str, str], *, best: bool, by_lab
     return {
         "data": data,
         "layout": {
-            "margin": {"l": 52, "r": 16, "t": 8, "b": 40},
+            "margin": {"l": 52, "r": 16, "t": 8, "b": 56},
             "hovermode": "closest",
             "dragmode": False,
             "showlegend": True,
             "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False, "itemdoubleclick": False},
-            "xaxis": {"type": "date", "showgrid": False, "zeroline": False, "fixedrange": True, "title": {"text": "started", "standoff": 4}},
+            "xaxis": {"type": "date", "nticks": 5, "tickangle": 0, "showgrid": False, "zeroline": False, "fixedrange": True, **_span(runs)},
             "yaxis": {
                 "zeroline": False,
                 "fixedrange": True,
@@ -58,6 +60,13 @@ def figure(runs: Sequence[Past], links: Mapping[str, str], *, best: bool, by_lab
             "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         },
     }
+
+
+def _span(runs: Sequence[Past]) -> dict[str, Any]:
+    """At least two days, so that runs of one minute do not fill an axis of milliseconds."""
+    begin, end = min(run.created_at for run in runs), max(run.created_at for run in runs)
+    pad = max((end - begin) * 0.04, (LEAST - (end - begin)) / 2)
+    return {"title": {"text": "started", "standoff": 4}, "range": [(begin - pad).isoformat(), (end + pad).isoformat()]}
 
 
 def _value(run: Past, best: bool) -> float | None:

@@ -13,6 +13,7 @@
       if (/lines/.test(trace.mode)) trace.line = { ...trace.line, color: colour, width: trace.line?.width ?? 1.8 };
       trace.marker = { ...trace.marker, color: colour };
     }
+    if (layout.xaxis.type === "date") layout.xaxis.range = layout.xaxis.range.map((at) => new Date(at));
     for (const note of layout.annotations || []) Object.assign(note, { bgcolor: c.surface, borderpad: 1, font: { ...note.font, color: note.font ? c.text : c.dim } });
     for (const shape of layout.shapes || []) shape.line = { color: c.border, width: 1 };
     for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { gridcolor: c.grid, color: c.dim });

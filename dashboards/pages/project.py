@@ -96,7 +96,7 @@ def _link(query: Query, changes: dict[str, str]) -> dict[str, str]:
 
 
 def _table(house: House, listed: Sequence[Past]) -> Any:
-    heads = ("Run", "Started", "Verdict", "Label", "State", "Steps", "Last task reward", "Best task reward")
+    heads = ("Run", "Started", "Verdict", "Label", "State", "Last step", "Last task reward", "Best task reward")
     head = html.Tr([html.Th(text, scope="col", className="num" if place > 4 else "") for place, text in enumerate(heads)])
     table = html.Table([html.Thead(head), html.Tbody([_row(house, run) for run in listed])], className="plain compare runs")
     compare = html.Button("Compare", id="project-compare", className="button", disabled=True)
@@ -115,7 +115,7 @@ def _row(house: House, run: Past) -> Any:
             html.Td(pill(run.severity)),
             html.Td(run.outcome or "–"),
             html.Td(STATES.get(run.state, run.state)),
-            html.Td("–" if run.last_step is None else f"{run.last_step + 1:,}", className="num"),
+            html.Td("–" if run.last_step is None else f"{run.last_step:,}", className="num"),
             html.Td(last, className="num"),
             html.Td(number(run.best), className="num"),
         ],

@@ -160,16 +160,24 @@ def tell_sweep(site: Site) -> None:
             def row(step: int, dice: random.Random, shift: float = shift) -> dict[str, Any]:
                 values = healthy(step, dice)
                 values["reward.task.mean"] = min(1.0, values["reward.task.mean"] + shift * min(1, step / 30) + dice.gauss(0, 0.03))
+                values["my.own_metric"] += dice.gauss(0, 0.1)
                 return values
 
             def change(step: int, values: dict[str, Any], broken: bool = seed == 1) -> None:
                 if broken and step == 41:
-                    values["reward.task.mean"] = math.nan
+                    values["my.own_metric"] = math.nan
 
-            story = Story(site, f"sweep-{lr:g}-{seed}", row, project="sweep", seed=seed, name="sweep", config=config, tags=["sweep", f"lr {lr:g}"])
+            story = Story(site, f"sweep-{lr:g}-{seed}", row, project="sweep", seed=seed, name="sweep", config=config, tags=["seeds", f"lr {lr:g}"])
             story.open().steps(0, 50 + 10 * seed, hists=False, rollouts=0, change=change).finish()
     regime = wire.Event(T0 + 40, "regime", 10, {"aux.word": 0.5})
     bonus = Story(
-        site, "sweep-bonus", goblin, project="sweep", seed=7, name="with bonus", config={"lr": 1e-3, "seed": 7, "aux": {"word": 0.0, "length": 0.1}}
+        site,
+        "sweep-bonus",
+        goblin,
+        project="sweep",
+        seed=7,
+        name="with bonus",
+        tags=["bonus"],
+        config={"lr": 1e-3, "seed": 7, "aux": {"word": 0.0, "length": 0.1}},
     )
-    bonus.open().steps(0, 40, hists=False, events=(regime,)).finish()
+    bonus.open().steps(0, 30, hists=False, events=(regime,)).finish()

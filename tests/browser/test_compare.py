@@ -110,21 +110,21 @@ def test_settings_that_are_nested_or_changed_while_running_differ(site: Any, vis
     assert cells(page, "What differs", "aux.word") == ["–", "0.0, 0.5 from step 10"]
     assert cells(page, "What differs", "aux.length") == ["–", "0.1"]
     assert cells(page, "What differs", "optimizer") == ["sgd", "–"]
-    assert cells(page, "What differs", "tags") == ["sweep, lr 0.005", "demo"]
+    assert cells(page, "What differs", "tags") == ["seeds, lr 0.005", "bonus"]
 
 
 def test_runs_that_share_a_setting_become_a_mean_with_a_band(site: Any, visit: Visit) -> None:
-    page = visit(site, f"{SWEEP}&group=lr")
+    page = visit(site, f"{SWEEP}&group=lr&all=1")
     page.get_by_role("heading", name="Where they part").wait_for()
     assert page.locator(".group-name").all_inner_texts() == ["lr 0.0001 (n = 3)", "lr 0.005 (n = 3)", "lr 0.001 (n = 1)"]
-    found = traces(page)
+    found = traces(page, "m-my-own-metric")
     mean = next(trace for trace in found if trace["name"] == "lr 0.005 (n = 3)")
     bands = [trace for trace in found if trace["name"] == "lr 0.005 (n = 3), band"]
     assert [trace["fill"] for trace in bands] == [None, "tonexty"]
     alone = next(trace for trace in found if trace["name"] == "lr 0.001 (n = 1)")
     assert not any(trace["name"].startswith("lr 0.001") and trace["fill"] for trace in found), "a run by itself has no band"
-    assert alone["x"][-1] == 39
-    rows = [site.get(f"runs/{uid}/series?metrics=reward.task.mean")["series"]["reward.task.mean"]["0"] for uid in SEEDS[3:]]
+    assert alone["x"][-1] == 29
+    rows = [site.get(f"runs/{uid}/series?metrics=my.own_metric")["series"]["my.own_metric"]["0"] for uid in SEEDS[3:]]
     values = [dict(zip(row["x"], row["y"], strict=True)) for row in rows]
     for step, many in ((20, 3), (41, 2), (55, 2), (65, 1)):
         there = [value[step] for value in values if value.get(step) is not None]
@@ -135,9 +135,9 @@ def test_runs_that_share_a_setting_become_a_mean_with_a_band(site: Any, visit: V
         assert (bands[0]["y"][place], bands[1]["y"][place]) == (min(there), max(there))
     bad = next(trace for trace in found if trace["name"] == "not finite")
     assert [text for text in bad["text"] if "NaN at step 41" in text] == bad["text"] and len(bad["text"]) == 2
-    page.locator("#chart-m-reward-task-mean").hover()
-    page.get_by_role("button", name="Task reward as a table").click()
-    heads = page.locator("#chart-m-reward-task-mean .card-foot th[scope=col]").all_inner_texts()
+    page.locator("#chart-m-my-own-metric").hover()
+    page.get_by_role("button", name="my.own_metric as a table").click()
+    heads = page.locator("#chart-m-my-own-metric .card-foot th[scope=col]").all_inner_texts()
     assert "lr 0.005 (n = 3), mean" in heads and "lr 0.005 (n = 3), runs" in heads
 
 
@@ -156,7 +156,12 @@ def test_a_grouping_is_chosen_kept_in_the_address_and_taken_back(site: Any, visi
     page.wait_for_function("!document.querySelector('.group-name') && document.querySelector('[data-choice=group]').value === ''")
     page.goto(f"{site.url}{SWEEP}&group=tag")
     page.wait_for_selector(".group-name")
-    assert page.locator(".group-name").all_inner_texts() == ["tag sweep (n = 6)", "tag lr 0.0001 (n = 3)", "tag lr 0.005 (n = 3)", "tag demo (n = 1)"]
+    assert page.locator(".group-name").all_inner_texts() == [
+        "tag seeds (n = 6)",
+        "tag lr 0.0001 (n = 3)",
+        "tag lr 0.005 (n = 3)",
+        "tag bonus (n = 1)",
+    ]
     page.goto(f"{site.url}{SWEEP}&group=nothing.such")
     page.get_by_text("None of these runs has a setting called nothing.such").wait_for()
 
