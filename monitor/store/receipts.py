@@ -146,7 +146,7 @@ async def loads(conn: AsyncConnection, digests: Sequence[UUID], most: int = 50) 
             transition.c.to_state,
             transition.c.step,
             run.c.uid.label("run"),
-            func.coalesce(run.c.label, run.c.name).label("run_name"),
+            shown_name.label("run_name"),
             incident.c.uid.label("incident"),
             each,
         )
