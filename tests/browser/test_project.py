@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from conftest import Visit
+from conftest import Visit, _make_database
 from looks import assert_accessible, assert_whole
-from site_under_test import in_own_loop
+from site_under_test import Site, in_own_loop
 from sqlalchemy import text
 from stories import Story, healthy
 
@@ -31,22 +33,24 @@ def _sql(site: Any, *statements: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def weeks(site: Any) -> Any:
+def weeks(postgres: str, template_database: str) -> Iterator[Site]:
     """Two runs with rows, one that was called a collapse and one without a reward; and many that never sent a row, a day apart each."""
-    Story(site, "weeks-good", healthy, project=PROJECT, tags=[], seed=31).open().steps(0, 20, hists=False, rollouts=0).finish()
-    Story(site, "weeks-bad", healthy, project=PROJECT, tags=[], seed=32).open().steps(0, 20, hists=False, rollouts=0, change=_lost).finish()
-    Story(site, "weeks-blind", healthy, project=PROJECT, tags=[], seed=33).open().steps(0, 20, hists=False, rollouts=0, change=_blind).finish()
-    for number in range(MANY - 3):
-        Story(site, f"weeks-old-{number:03}", healthy, project=PROJECT, tags=[]).open().finish()
-    site.judge()
-    now = datetime.now(UTC)
-    ages = {"weeks-good": 1, "weeks-bad": 2, "weeks-blind": 3} | {f"weeks-old-{number:03}": 4 + number for number in range(MANY - 3)}
-    _sql(
-        site,
-        *(f"UPDATE run SET created_at = '{now - timedelta(days=age)}' WHERE uid = '{uid}'" for uid, age in ages.items()),
-        "UPDATE run SET outcome = 'collapse' WHERE uid = 'weeks-bad'",
-    )
-    return site
+    with Site(_make_database(postgres, template_database, f"vitals_weeks_{os.getpid()}")) as site:
+        Story(site, "learns", healthy, seed=1).open().steps(0, 20, hists=False, rollouts=0).finish()
+        Story(site, "weeks-good", healthy, project=PROJECT, seed=31).open().steps(0, 20, hists=False, rollouts=0).finish()
+        Story(site, "weeks-bad", healthy, project=PROJECT, seed=32).open().steps(0, 20, hists=False, rollouts=0, change=_lost).finish()
+        Story(site, "weeks-blind", healthy, project=PROJECT, seed=33).open().steps(0, 20, hists=False, rollouts=0, change=_blind).finish()
+        for number in range(MANY - 3):
+            Story(site, f"weeks-old-{number:03}", healthy, project=PROJECT).open().finish()
+        site.judge()
+        now = datetime.now(UTC)
+        ages = {"weeks-good": 1, "weeks-bad": 2, "weeks-blind": 3} | {f"weeks-old-{number:03}": 4 + number for number in range(MANY - 3)}
+        _sql(
+            site,
+            *(f"UPDATE run SET created_at = '{now - timedelta(days=age)}' WHERE uid = '{uid}'" for uid, age in ages.items()),
+            "UPDATE run SET outcome = 'collapse' WHERE uid = 'weeks-bad'",
+        )
+        yield site
 
 
 def _lost(step: int, row: dict[str, Any]) -> None:
