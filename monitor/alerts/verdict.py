@@ -60,8 +60,9 @@ def _calm(parts: Mapping[str, OrganVerdict]) -> Verdict:
         return Verdict("solved", solved[0].sentence, solved[0].reasons, organs=parts)
     blind = [name for name, part in parts.items() if part.state == "cannot judge"]
     if len(blind) == len(parts):
-        return Verdict("cannot judge", "Nothing that a verdict could rest on has been logged.", tuple(parts[n].sentence for n in blind), organs=parts)
-    reasons = tuple(f"{name} cannot be judged: {lower(parts[name].sentence)}" for name in blind)
+        return Verdict("cannot judge", "Nothing that a verdict could rest on has been logged.", organs=parts)
+    why = lower(parts[blind[0]].sentence) if len(blind) == 1 else "what judging them needs has not been logged."
+    reasons = (f"{_listed(blind)} cannot be judged: {why}",) if blind else ()
     judged = [name for name in parts if name not in blind]
     return Verdict("healthy", f"Nothing is wrong with {_listed(judged)}.", reasons, organs=parts)
 

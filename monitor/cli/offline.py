@@ -45,8 +45,8 @@ def worst_of(entries: Sequence[Entry]) -> Entry:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What a log came to. ``notes`` says what the reader left out or assumed; ``cannot_judge`` which checks lacked an input. ``aux``
-    are the auxiliary rewards that were logged."""
+    """What a log came to. ``notes`` says what the reader left out or assumed; ``cannot_judge`` which checks lacked an input, ``lacking`` which
+    input each of them lacked. ``aux`` are the auxiliary rewards that were logged."""
 
     source: str
     format: str
@@ -59,6 +59,7 @@ class Diagnosis:
     last_step: int | None = None
     entries: list[Entry] = field(default_factory=list)
     cannot_judge: list[str] = field(default_factory=list)
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     verdict: verdict.Verdict = verdict.NOT_JUDGED
@@ -155,6 +156,7 @@ class Judge:
     def done(self) -> Diagnosis:
         """The diagnosis, once all rows were seen."""
         self._found.aux = [name for name in self._found.context.aux if name in self._seen]
+        self._found.lacking = fold.lacking(self._state, self._found.context)
         self._found.cannot_judge = fold.cannot_judge(self._state, self._found.context)
         self._found.verdict = verdict.verdict(self._book, fold.organs(self._state, self._found.context))
         return self._found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterator
 
@@ -73,6 +74,21 @@ def _findings(found: Diagnosis, paint: Paint, width: int) -> Iterator[str]:
             yield from _alert(entries, place == 0, paint, width)
 
 
+FEW = 3
+"""So many detectors that cannot judge are told one by one, more as one line."""
+
+
+def _blind(found: Diagnosis) -> list[str]:
+    """The detectors that cannot judge: a sentence each, or of many the families of metrics that they need."""
+    if len(found.lacking) <= FEW:
+        return found.cannot_judge
+    families: dict[str, set[str]] = {}
+    for name in itertools.chain.from_iterable(found.lacking.values()):
+        families.setdefault(name.split(".")[0], set()).add(name)
+    needed = ", ".join(names.pop() if len(names) == 1 else f"{family}.*" for family, names in sorted(families.items()))
+    return [f"{len(found.lacking)} detectors cannot judge: need {needed}; --json lists them", *found.cannot_judge[len(found.lacking) :]]
+
+
 def render(found: Diagnosis, width: int = 100, colour: bool = False) -> str:
     """The whole report, without a trailing line end."""
     paint = Paint(colour)
@@ -91,7 +107,7 @@ def render(found: Diagnosis, width: int = 100, colour: bool = False) -> str:
         lines += [_wrapped(part.sentence, width, f"  {name:<10} {paint.state(part.state, 13)}", " " * 26) for name, part in said.organs.items()]
     lines += ["", "Findings" if found.entries else "Findings: none"]
     lines += _findings(found, paint, width)
-    for title, sentences in (("Cannot judge", found.cannot_judge), ("Notes on the file", found.notes), ("Names to read with care", found.caveats)):
+    for title, sentences in (("Cannot judge", _blind(found)), ("Notes on the file", found.notes), ("Names to read with care", found.caveats)):
         if sentences:
             lines += ["", title, *(_wrapped(sentence, width, "  ", "    ") for sentence in sentences)]
     return "\n".join(lines)

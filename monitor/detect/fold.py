@@ -15,12 +15,12 @@ from typing import Any
 from monitor.detect import history, outcome, stats, strain
 from monitor.detect.cascade import decorated
 from monitor.detect.contract import Context, Finding, Row, State
-from monitor.detect.organs import REWARD_ORGANS, SHOWN, cannot_judge, organs
+from monitor.detect.organs import REWARD_ORGANS, SHOWN, cannot_judge, lacking, organs
 from monitor.detect.registry import DETECTORS
 from monitor.detect.reward import PEAK_AND_FALL
 from monitor.detect.view import TASK_FALLBACKS, View
 
-__all__ = ["cannot_judge", "dump", "initial", "new_regime", "observe", "organs"]
+__all__ = ["cannot_judge", "dump", "initial", "lacking", "new_regime", "observe", "organs"]
 
 WATCHED = frozenset(
     (

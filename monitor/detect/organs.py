@@ -26,7 +26,7 @@ SHOWN = {
     "behaviour": ("env.error_frac", "env.tool_fail_frac"),
 }
 """What an organ's sentence quotes, as far as logged; at most three."""
-NAMED = 4
+NAMED = 2
 """Metrics that a sentence names as missing; the reasons have all of them."""
 
 
@@ -46,12 +46,14 @@ def missing(detector: Detector, state: State, context: Context) -> tuple[str, ..
     return ()
 
 
+def lacking(state: State, context: Context) -> dict[str, tuple[str, ...]]:
+    """The titles of the detectors that lack an input, each with the metrics of which one must be logged."""
+    return {detector.title: needed for detector in DETECTORS if (needed := missing(detector, state, context))}
+
+
 def cannot_judge(state: State, context: Context) -> list[str]:
-    """One sentence per detector that lacks an input: "Entropy collapses: cannot judge, no entropy.mean logged"."""
-    sentences = []
-    for detector in DETECTORS:
-        if lacking := missing(detector, state, context):
-            sentences.append(f"{detector.title}: cannot judge, no {' or '.join(lacking)} logged")
+    """A sentence for each of :func:`lacking`, "Entropy collapses: cannot judge, no entropy.mean logged", then one for a signal that is no reward."""
+    sentences = [f"{title}: cannot judge, no {' or '.join(needed)} logged" for title, needed in lacking(state, context).items()]
     if context.signal != "reward":
         sentences.append(f"Reward and signal: judged for a fall alone, this run declares {context.signal} as what drives learning")
     return sentences
@@ -72,11 +74,11 @@ def _solved(organ: str, outcome: dict[str, Any]) -> bool:
     return organ in REWARD_ORGANS and outcome.get("standing", 0.0) >= SOLVED and outcome.get("low", -1) >= 0 and outcome.get("high", 2) <= 1
 
 
-def _blind(lacking: Collection[tuple[str, ...]]) -> str:
+def _needing(blind: Collection[tuple[str, ...]]) -> str:
     """What an organ without any judge would need; it may well have charts, of metrics that no rule reads."""
-    names = list(dict.fromkeys(name for needed in lacking for name in needed))
+    names = list(dict.fromkeys(name for needed in blind for name in needed))
     told = " or ".join(names[:NAMED]) + (" or others" if len(names) > NAMED else "")
-    return f"Judging needs {told}, not logged so far; other metrics are drawn, not judged."
+    return f"Judging needs {told}, not logged so far."
 
 
 def organs(state: State, context: Context) -> dict[str, OrganView]:
@@ -86,11 +88,11 @@ def organs(state: State, context: Context) -> dict[str, OrganView]:
         own = [d for d in DETECTORS if d.organ == organ]
         if not own:
             continue
-        lacking = {d.title: needed for d in own if (needed := missing(d, state, context))}
-        reasons = tuple(f"{title}: no {' or '.join(needed)} logged" for title, needed in lacking.items())
+        blind = {d.title: needed for d in own if (needed := missing(d, state, context))}
+        reasons = tuple(f"{title}: no {' or '.join(needed)} logged" for title, needed in blind.items())
         quoted = _quoted(organ, state, context)
-        if len(lacking) == len(own):
-            views[organ] = OrganView("cannot judge", _blind(lacking.values()), reasons)
+        if len(blind) == len(own):
+            views[organ] = OrganView("cannot judge", _needing(blind.values()), reasons)
         elif organ in REWARD_ORGANS and context.signal != "reward":
             views[organ] = OrganView("cannot judge", f"This run learns from {context.signal}, not from a reward.", reasons)
         elif _solved(organ, state["outcome"]):

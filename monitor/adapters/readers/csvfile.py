@@ -34,7 +34,7 @@ def looks_like(first: str, second: str) -> bool:
     return worded and len(names) == len(set(names)) and len(cells) == len(names) and any(number(cell) is not None for cell in cells)
 
 
-def _columns(names: list[str], source: Source) -> list[str | None]:
+def _columns(names: list[str], source: Source, line: int) -> list[str | None]:
     """The metric of each column; None for a column that is none. W&B's ``run - key`` loses the run, its ``__MIN`` and ``__MAX`` go."""
     parts = [_WANDB.fullmatch(name) for name in names]
     runs = {part["run"] for part in parts if part}
@@ -42,7 +42,7 @@ def _columns(names: list[str], source: Source) -> list[str | None]:
         return [None if name in CLOCKS or not name else name for name in names]
     if len(runs) > 1:
         listed = ", ".join(sorted(runs)[:4])
-        raise ReadError(f"{source.path}, line 1: the table holds {len(runs)} runs ({listed}): export one run at a time")
+        raise ReadError(f"{source.path}, line {line}: the table holds {len(runs)} runs ({listed}): export one run at a time")
     return [name if part is None else None if part["bound"] else part["key"] for name, part in zip(names, parts, strict=True)]
 
 
@@ -57,7 +57,7 @@ def _records(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
 
     first = next(lines, (1, ""))
     names = next(csv.reader([first[1]], delimiter=separator(first[1]) or ","), [])
-    columns = _columns([name.strip() for name in names], source)
+    columns = _columns([name.strip() for name in names], source, first[0])
     table = csv.reader(feed(), delimiter=separator(first[1]) or ",")
     while True:
         try:

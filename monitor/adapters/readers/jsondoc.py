@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from monitor.adapters.readers.jsonl import unwrap
-from monitor.adapters.readers.source import Raw, ReadError, Source
+from monitor.adapters.readers.source import Raw, ReadError, Source, fault_line
 from monitor.adapters.readers.steps import numbered
 
 TITLE = "a JSON document"
@@ -78,8 +78,7 @@ def _objects(window: _Window, source: Source) -> Iterator[tuple[int, Mapping[str
             found, end = decoder.raw_decode(window.text)
         except json.JSONDecodeError as error:
             if not _cut(error, window.text):
-                where = window.line + window.text.count("\n", 0, error.pos)
-                raise ReadError(f"{source.path}, line {where}: this is not valid JSON ({error.msg})") from error
+                raise ReadError(f"{source.path}, line {window.line - 1 + fault_line(error)}: this is not valid JSON ({error.msg})") from error
             if not window.more():
                 source.notes.add("cut", f"line {window.line}: the last row is cut off and was left out")
                 return
@@ -108,7 +107,7 @@ def _whole(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ReadError(f"{source.path}, line {error.lineno}: this is not valid JSON ({error.msg})") from error
+        raise ReadError(f"{source.path}, line {fault_line(error)}: this is not valid JSON ({error.msg})") from error
     except RecursionError as error:
         raise ReadError(f"{source.path}, line 1: the JSON is nested too deeply for a list of metric rows") from error
     if not isinstance(document, dict):

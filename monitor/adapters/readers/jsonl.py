@@ -33,6 +33,11 @@ def parse(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def broken(first: str, second: str) -> bool:
+    """Whether two lines are an object that was cut off and a whole one: no document goes on like that."""
+    return not first.rstrip().endswith(("[", ":", ",")) and second.lstrip().startswith("{") and parse(second) is not None
+
+
 def unwrap(record: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics of a row beside its step, clocks left out."""
     out = {key: value for key, value in record.items() if key not in CLOCKS}

@@ -14,6 +14,7 @@ _VALUE = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|nan|inf(?:i
 _PAIR = re.compile(rf"(?<![\w/.@-])([A-Za-z_][\w/.@-]{{0,80}})\s*[=:]\s*({_VALUE}%?)(?=[\s,|;)\]}}]|$)", re.IGNORECASE)
 _OF = re.compile(r"(?<![\w./:=-])(\d+)\s*/\s*(\d+)(?![\w./%])")
 _WORD = re.compile(r"(?i)\b(?:global[_ ]step|step|iteration|iter|update)s?\s*[#=:]?\s*(\d+)\b")
+_NAMED = re.compile(r"(?:global_?)?(?:step|iteration|iter|update)s?", re.IGNORECASE)
 _STEPS = frozenset(key.lower() for key in STEP_KEYS)
 
 
@@ -28,12 +29,14 @@ def parse(text: str) -> tuple[int, dict[str, float]] | None:
             step = whole(written) if step is None else step
         elif (value := number(written)) is not None:
             values[key] = value
+    if step is None and (key := next(filter(_NAMED.fullmatch, values), None)):
+        step = whole(values.pop(key))
     if not values:
         return None
-    if step is None and (of := _OF.search(text)) and int(of[1]) <= int(of[2]):
-        step = whole(of[1])
-    if step is None and (word := _WORD.search(text)):
-        step = whole(word[1])
+    if step is None:
+        rest = _PAIR.sub("|", text)
+        of, word = _OF.search(rest), _WORD.search(rest)
+        step = whole(of[1]) if of and int(of[1]) <= int(of[2]) else whole(word[1]) if word else None
     return None if step is None else (step, values)
 
 

@@ -16,6 +16,7 @@ from monitor.adapters.readers.formats import EVENTS, Format, detect
 from monitor.adapters.readers.source import Notes, Raw, ReadError, Source
 from monitor.adapters.readers.steps import PEEK, Merged, merge
 from monitor.adapters.rewards import Roles, UnknownReward, resolve
+from monitor.metrics import describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,26 @@ def _files(path: Path) -> list[Path]:
     raise ReadError(f"{path} is a folder without event files, trainer_state.json, metrics.jsonl or progress.csv: name the log file itself")
 
 
+SPARSE = 0.1
+"""A text of which fewer lines hold metrics is a log only if known metrics are among them, in ROWS rows at the least."""
+ROWS = 3
+_SETTINGS = frozenset({"opt.lr", "progress.epoch"})
+"""Metrics that a configuration or a program names as well."""
+
+
+def _require_metrics(source: Source, form: Format, head: Sequence[Merged], names: NameMap) -> None:
+    """ReadError for a text that merely happens to hold numbers, such as a program or a configuration."""
+    if source.share is None or source.share[0] >= SPARSE * source.share[1]:
+        return
+    known = [any(name not in _SETTINGS and describe(name).organ != "custom" for name in names.translate(row.values)) for row in head]
+    if sum(known) < ROWS:
+        keys, (fitting, lines) = ", ".join(sorted(head[0].values)[:3]), source.share
+        raise ReadError(
+            f"{source.path} looks like no training log: read as {form.title}, it has numbers on {fitting} of {lines} lines "
+            f"(line {head[0].line}: {keys}), and a metric that is known by name in fewer than {ROWS} rows; point to the file that the trainer logs to"
+        )
+
+
 def _derived(values: dict[str, float]) -> None:
     """Add what follows from what was logged: the share of groups without variance, and the largest size of an advantage."""
     passed, failed = values.get("group.all_pass_frac"), values.get("group.all_fail_frac")
@@ -117,7 +138,7 @@ def read(path: Path | str, task: str | None = None, aux: Sequence[str] = (), tra
     formats = [detect(source) for source in sources]
     if len(sources) > 1 and any(form is not EVENTS for form in formats):
         raise ReadError(f"{where} holds a file named like TensorBoard's that is none")
-    merged = merge(_records(sources, formats), notes, formats[0].window)
+    merged = merge(_records(sources, formats), notes, formats[0].window, formats[0].unit)
     head = list(itertools.islice(merged, PEEK))
     if not head:
         raise ReadError(f"{where} was read as {formats[0].title}, and not one row of metrics was found in it")
@@ -127,6 +148,7 @@ def read(path: Path | str, task: str | None = None, aux: Sequence[str] = (), tra
     except KeyError as error:
         raise ReadError(f"no trainer is called {trainer!r}") from error
     names = NameMap(found)
+    _require_metrics(sources[0], formats[0], head, names)
     seen = {name for row in head for name in names.translate(row.values)}
     header = sources[0].header
     try:

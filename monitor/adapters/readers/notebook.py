@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from monitor.adapters.readers import trl_console
-from monitor.adapters.readers.source import Raw, ReadError, Source, number, whole
+from monitor.adapters.readers.source import Raw, ReadError, Source, fault_line, number, whole
 
 TITLE = "a notebook"
 MAX_NOTEBOOK = 256 * 2**20
@@ -106,7 +106,7 @@ def read(source: Source) -> Iterator[Raw]:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ReadError(f"{source.path}, line {error.lineno}: this is not a whole notebook ({error.msg})") from error
+        raise ReadError(f"{source.path}, line {fault_line(error)}: this is not a whole notebook ({error.msg})") from error
     except RecursionError as error:
         raise ReadError(f"{source.path}, line 1: the notebook is nested too deeply") from error
     tables = _tables(document)

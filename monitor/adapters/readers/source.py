@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -57,6 +58,12 @@ def whole(value: object) -> int | None:
     return int(found) if found is not None and math.isfinite(found) and found == int(found) and abs(found) < 2**63 else None
 
 
+def fault_line(error: json.JSONDecodeError) -> int:
+    """The line from 1 of what is wrong: a missing comma or colon belongs to the end of the line before the one where the parser noticed."""
+    before = error.doc[: error.pos]
+    return 1 + (before.rstrip() if error.msg.endswith("delimiter") else before).count("\n")
+
+
 @dataclass(slots=True)
 class Notes:
     """What was odd in a file, one sentence per kind with the number of times it came up."""
@@ -87,12 +94,14 @@ class Raw:
 @dataclass(slots=True)
 class Source:
     """One file to be read, as often as a reader needs to; gzip is opened by its magic number. ``header`` is
-    filled by a reader whose log opens with a description of the run. ``unfinished`` is the number of the line last given out when it had no
+    filled by a reader whose log opens with a description of the run. ``share`` is, for a text that does not begin like any format, how many of its
+    lines fit the one that was chosen, and how many are not blank. ``unfinished`` is the number of the line last given out when it had no
     line end: its last value may be cut."""
 
     path: Path
     notes: Notes = field(default_factory=Notes)
     header: dict[str, Any] = field(default_factory=dict)
+    share: tuple[int, int] | None = None
     unfinished: int | None = None
 
     def open(self) -> BinaryIO:

@@ -86,8 +86,8 @@ class Merger:
     resumed there. A record without a step belongs to the step before it.
     """
 
-    def __init__(self, notes: Notes, window: int = 1) -> None:
-        self._notes, self._window = notes, window
+    def __init__(self, notes: Notes, window: int = 1, unit: str = "line") -> None:
+        self._notes, self._window, self._unit = notes, window, unit
         self._open: dict[int, Merged] = {}
         self._segment = 0
 
@@ -107,7 +107,7 @@ class Merger:
         if step is None and not raw.values:
             return
         if step is None:
-            self._notes.add("stepless", f"line {raw.line}: a record without a step comes before the first step and was left out")
+            self._notes.add("stepless", f"{self._unit} {raw.line}: a record without a step comes before the first step and was left out")
             return
         found = self._open.get(step)
         newest = max(self._open, default=step)
@@ -115,10 +115,10 @@ class Merger:
         if step < newest and (found is None or clash):
             yield from self._flush(0)
             self._segment += 1
-            self._notes.add("resume", f"line {raw.line}: the step falls back from {newest} to {step}: taken as a resume")
+            self._notes.add("resume", f"{self._unit} {raw.line}: the step falls back from {newest} to {step}: taken as a resume")
             found, clash = None, False
         if clash:
-            self._notes.add("conflict", f"line {raw.line}: step {step} is logged again with other values: the last ones count")
+            self._notes.add("conflict", f"{self._unit} {raw.line}: step {step} is logged again with other values: the last ones count")
         if found is None:
             found = self._open[step] = Merged(step, self._segment, raw.line)
         found.regime |= raw.regime
@@ -134,9 +134,9 @@ class Merger:
         yield from self._flush(0)
 
 
-def merge(raws: Iterable[Raw], notes: Notes, window: int = 1) -> Iterator[Merged]:
+def merge(raws: Iterable[Raw], notes: Notes, window: int = 1, unit: str = "line") -> Iterator[Merged]:
     """One row per distinct step, rows without a single value left out."""
-    merger = Merger(notes, window)
+    merger = Merger(notes, window, unit)
     for row in itertools.chain(itertools.chain.from_iterable(merger.feed(raw) for raw in raws), merger.close()):
         if row.values:
             yield row

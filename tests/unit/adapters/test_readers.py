@@ -207,7 +207,7 @@ def test_malformed_json_in_the_middle_is_refused_with_its_line(tmp_path: Path) -
         ("blank.log", b"\n \n", "is empty"),
         ("picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(64), "binary file"),
         ("train.py", b"import torch\nfor step in range(3):\n    print(step)\n", "line 1: no format known"),
-        ("notes.md", b"# Notes\n\nThe run went well: reward was high.\n", "line 1: no format known"),
+        ("notes.md", b"# Notes\n\nThe run went well: reward was high.\n", "line 3: no format known"),
         ("config.json", b'{"model": "x", "optimizer": "adam"}\n', "not one row"),
         ("config.json", b'{\n "lr": 1e-6,\n "model": "x"\n}\n', "no log_history"),
         ("list.json", b"[1, 2, 3]\n", "no format known"),
@@ -220,6 +220,85 @@ def test_files_that_are_no_log_are_refused_in_one_sentence(name: str, content: b
         list(read(path).rows)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def _program(*metrics: str) -> bytes:
+    return ("import torch\n" * 60 + "".join(f"{line}\nprint(line)\n" for line in metrics)).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (_program("self.step = 0"), "no line holds metrics"),
+        (_program("steps = 120"), "no line holds metrics"),
+        (_program("start(dim=1, step=2)"), r"numbers on 1 of 62 lines \(line 61: dim\)"),
+        (_program('limits = {"s": 1, "m": 60}'), r"numbers on 1 of 62 lines \(line 61: m, s\)"),
+        (_program("# An example: step=1 | loss=0.5"), r"numbers on 1 of 62 lines \(line 61: loss\)"),
+        (_program(*(f"lr = 1e-4  # step {i}" for i in range(5))), r"numbers on 5 of 70 lines \(line 61: lr\)"),
+    ],
+)
+def test_a_text_that_happens_to_hold_numbers_is_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_bytes(content)
+    with pytest.raises(ReadError, match=sentence):
+        read(path)
+
+
+def test_a_talkative_log_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("".join("The answer is a, because b.\n" * 200 + f"step={i} reward=0.{i}\n" for i in range(3)))
+    assert values(path, "reward.total.mean") == [0.0, 0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("line", "step"), [("step 7: loss=0.5", 7), ("steps: 7, loss=0.5", 7), ("7/10 | loss=0.5 | n=3", 7), ("update=7 loss=0.5", 7)]
+)
+def test_a_pair_that_is_the_step_is_no_metric(line: str, step: int, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(f"{line}\n")
+    (row,) = read(path).rows
+    assert (row.step, row.values["opt.loss"]) == (step, 0.5)
+    assert not {"steps", "update"} & row.values.keys()
+
+
+ROW = '{"step": %d, "loss": 0.5, "reward": 0.5}'
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "told"),
+    [
+        ("bad.jsonl", ['{"step": 0, "loss": 0.5', ROW % 1, ROW % 2], "line 1 is broken JSON"),
+        ("bad.jsonl", ["", ROW % 0, '{"step": 1, "loss": ', ROW % 2], "line 3 is broken JSON"),
+        ("bad.jsonl", [ROW % 0, "Epoch 1", ROW % 2], "line 2 is no JSON object"),
+        ("bad.json", ["[", ROW % 0 + ",", '{"step": 1', '"loss": 0.5}]'], "line 3: this is not valid JSON"),
+        ("bad.json", ["{", '"loss": [1, 2],', '"reward": [1, 2]', '"x": 3', "}"], "line 3: this is not valid JSON"),
+        ("bad.json", ["{", '"loss": [1, 2],', '"reward": [1, x]', "}"], "line 3: this is not valid JSON"),
+        ("bad.ipynb", ['{"nbformat": 4,', '"cells": [', "{}", "{}]}"], "line 3: this is not a whole notebook"),
+        ("bad.csv", ["# made by hand", "step,loss,reward", "0,1,2", "1,1", "2,1,2"], "line 4 has 2 columns"),
+        ("bad.csv", ["# made by hand", "Step,a - x,b - x", "0,1,2"], "line 2: the table holds 2 runs"),
+        ("bad.csv", ["step,loss", "0,1", '1,"' + "9" * 140_000, "2,3"], "line 3: the row cannot be split"),
+        ("bad.log", ["", "# a comment", "Nothing here is 5"], "line 3: no format known"),
+        ("bad.log", ["hello", "step=0 loss=1", "step=1 loss=2", "step=0 loss=3"], "line 4: the step falls back"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_line_counted_from_1(name: str, lines: list[str], told: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n")
+    try:
+        log = read(path)
+        list(log.rows)
+        said = log.notes
+    except ReadError as error:
+        said = [str(error)]
+    assert any(told in each for each in said), said
+
+
+def test_records_of_event_files_are_no_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.out.tfevents.1.a"
+    path.write_bytes(event(5, {"reward": 0.5}) + event(2, {"reward": 0.25}) + event(2, {"reward": 0.75}))
+    log = read(path)
+    assert [row.step for row in log.rows] == [5, 2]
+    assert [note.split(":")[0] for note in log.notes if "step" in note] == ["record 2", "record 3"]
 
 
 def test_missing_paths_and_empty_folders_are_refused(tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ def test_solved_and_missing_inputs_are_said():
     assert said.state == "cannot judge" and said.state in STATES
     said = verdict(Book("run"), {"policy": organs["policy"], "optimizer": HEALTHY["optimizer"]})
     assert said.state == "healthy" and said.reasons == ("policy cannot be judged: nothing was logged.",)
+    said = verdict(Book("run"), {"policy": organs["policy"], "pace": organs["policy"], "optimizer": HEALTHY["optimizer"]})
+    assert said.reasons == ("policy and pace cannot be judged: what judging them needs has not been logged.",)
 
 
 def test_information_changes_no_verdict_but_is_mentioned():

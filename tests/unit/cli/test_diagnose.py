@@ -144,6 +144,17 @@ def test_alerts_of_one_incident_are_told_together(tmp_path: Path, capsys: pytest
     assert "(follows from non_finite)" in out
 
 
+def test_many_that_cannot_judge_are_one_line(healthy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(healthy)]) == 0
+    out = capsys.readouterr().out
+    found = diagnose(healthy)
+    told = " ".join(out.split("Cannot judge\n")[1].split("\n\n")[0].split())
+    assert told.startswith(f"{len(found.lacking)} detectors cannot judge: need adv.abs_max, env.*, eval.task.mean, ")
+    assert told.endswith("--json lists them")
+    assert len(found.cannot_judge) == len(found.lacking) > 10
+    assert out.count("cannot be judged") == 1
+
+
 def test_declared_rewards_reach_the_detectors(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(
