@@ -17,6 +17,8 @@ MAX_BODY_BYTES = 8 * 2**20
 MAX_ROWS_PER_BATCH = 2000
 MAX_METRICS_PER_ROW = 2000
 MAX_ROLLOUT_BYTES = 64 * 2**10
+MAX_STEP = 2**53
+"""The largest step that a browser can tell from its neighbours."""
 
 Number = float | int | str | None
 """A finite number, one of the strings ``NaN``, ``Infinity``, ``-Infinity``, or None for absent. Absent is not zero."""

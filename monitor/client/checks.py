@@ -2,17 +2,62 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from monitor import wire
-from monitor.metrics import name_problem
+from monitor.client import encode
+from monitor.metrics import MAX_NAME_LENGTH, name_problem
 
 MOST_LEVELS = 40
 
 
 class SetupError(ValueError):
     """A run could not be set up; the message says what to change. Raised by ``monitor.client.start`` only."""
+
+
+class Unusable(ValueError):
+    """An argument after the start cannot be used; the message is one sentence that names it and says what to pass instead."""
+
+    def __init__(self, argument: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.argument = argument
+
+
+def use_step(step: Any) -> int:
+    """``step`` as the collector takes it."""
+    found = encode.whole(step)
+    if found is None or not 0 <= found <= wire.MAX_STEP:
+        raise Unusable(
+            "step", f"step must be a whole number from 0 to 2**53, not {step!r:.60}; pass an int, or leave it out to count from the last one"
+        )
+    return found
+
+
+def use_mapping(argument: str, value: Any, example: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise Unusable(argument, f"{argument} must be a mapping such as {example}, not {type(value).__name__}")
+    return value
+
+
+def use_kind(kind: Any) -> str:
+    """``kind`` if it can name what happened."""
+    if not isinstance(kind, str) or not 0 < len(kind) <= MAX_NAME_LENGTH:
+        raise Unusable("kind", f"the kind of an event must be a word such as 'checkpoint', not {kind!r:.60}")
+    return kind
+
+
+def use_seconds(argument: str, value: Any, unit: str) -> float:
+    """``value`` as a finite number of ``unit`` above 0."""
+    try:
+        found = math.nan if isinstance(value, str | bool) else float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise Unusable(argument, f"{argument} must be a number of {unit} above 0, not {value!r:.60}")
+    return found
 
 
 def check_label(field: str, value: Any) -> str:
@@ -57,6 +102,19 @@ def check_token(token: str | None) -> str | None:
     if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable() and " " not in token):
         raise SetupError("the token holds characters that an HTTP header cannot carry; pass token= or set VITALS_TOKEN again")
     return token or None
+
+
+def check_rank(rank: Any) -> int:
+    found = encode.whole(rank)
+    if found is None or found < 0:
+        raise SetupError(f"rank must be a whole number from 0, not {rank!r:.60}")
+    return found
+
+
+def check_folder(folder: Any) -> Path:
+    if not isinstance(folder, str | Path) or "\0" in str(folder):
+        raise SetupError(f"spool_dir must be the path of a folder, not {folder!r:.60}")
+    return Path(folder)
 
 
 def check_requests(accepts: Any) -> list[str]:

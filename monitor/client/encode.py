@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -81,16 +82,22 @@ def number(value: Any) -> float | int | str | None:
         return repr(value)[:100]
 
 
+def whole(value: Any) -> int | None:
+    """``value`` as an int if it is a whole number of any library, 0-dimensional tensors included; a boolean is none."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+        return None
+    try:
+        return operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        is_whole = getattr(value, "is_integer", None)
+        return int(value) if callable(is_whole) and is_whole() else None
+
+
 def counted(counts: Iterable[Any]) -> list[int]:
     """Counts of other libraries as integers; what is no count is -1, which no histogram takes."""
-    return [_count(count) for count in counts]
-
-
-def _count(value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        return -1
+    return [-1 if (count := whole(value)) is None else count for value in counts]
 
 
 def rollout_line(step: int, ordinal: int, rollout: Any) -> bytes:
@@ -117,6 +124,8 @@ def _turn(turn: Any) -> dict[str, str]:
         return {"role": str(turn.get("role", "agent")), "text": str(turn.get("text", ""))}
     if isinstance(turn, wire.Turn):
         return {"role": turn.role, "text": turn.text}
+    if isinstance(turn, str) or len(turn) != 2:
+        raise ValueError(f"a turn is a (role, text) pair, a mapping or a Turn, not {turn!r:.40}")
     role, text = turn
     return {"role": str(role), "text": str(text)}
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from monitor import wire
 from monitor.client import encode, lifetime
+from monitor.client.checks import Unusable, use_kind, use_mapping, use_seconds, use_step
 from monitor.client.courier import Courier, Voice, deliver
 from monitor.client.identity import remember
 from monitor.client.spool import Spool, left_behind
@@ -122,6 +123,10 @@ class Run:
 
         The run must have been started with the request in ``accepts``.
         """
+        given: tuple[Any, Any] = request, callback
+        if not isinstance(given[0], str) or not callable(given[1]):
+            self._say(f"on {given[0]!r:.60}", f"on takes a request and what to call for it, not {given[0]!r:.60} and {given[1]!r:.60}")
+            return
         if request not in self._accepts and self._open:
             self._say(f"on {request}", f"the run does not accept {request!r}: start it with accepts=[{request!r}]")
         self._callbacks[request] = callback
@@ -135,21 +140,19 @@ class Run:
         """
         if not self._open or self._foreign():
             return
+        self._logged += 1
         try:
-            self._step = self._step + 1 if step is None else step if type(step) is int else int(step)
-            kept = dict(values)
+            self._step = self._step + 1 if step is None else use_step(step)
+            kept = dict(values if type(values) is dict else use_mapping("values", values, "{'reward.task.mean': 0.5}"))
             if not _PLAIN.issuperset(map(type, kept.values())):
                 kept = {name: _frozen(value) for name, value in kept.items()}
-            self._rows.append((self._step, time.time(), kept, {name: list(counts) for name, counts in hists.items()} if hists else {}))
-            self._logged += 1
+            self._rows.append((self._step, time.time(), kept, _copied(hists) if hists else {}))
             if len(self._rows) > MOST_QUEUED_ROWS:
-                self._rows.popleft()
-                self._lost.append("rows")
+                self._lost.append(f"{_kind(self._rows.popleft())}s")
             if self._callbacks and self.requests != self._answered:
                 self._obey()
         except Exception as error:
-            self._lost.append("rows")
-            self._say("log", f"a row was left out: {type(error).__name__}: {error}")
+            self._leave_out("row", error)
 
     def log_rollouts(self, step: int, rollouts: Iterable[wire.Rollout | Mapping[str, Any]]) -> None:
         """Hand in decoded samples of a step: ``Rollout`` objects or mappings with their fields, where turns may be (role, text) pairs.
@@ -159,22 +162,26 @@ class Run:
         if not self._open or self._foreign():
             return
         try:
+            step = use_step(step)
             count = self._ordinals[1] if self._ordinals[0] == step else 0
-            for rollout in rollouts:
-                self._rollouts.append((int(step), count, rollout))
+            for rollout in _several(rollouts):
+                self._rollouts.append((step, count, rollout))
                 count += 1
             self._ordinals = (step, count)
             while len(self._rollouts) > MOST_QUEUED_ROLLOUTS:
                 self._rollouts.popleft()
                 self._lost.append("rollouts")
         except Exception as error:
-            self._lost.append("rollouts")
-            self._say("log_rollouts", f"rollouts were left out: {type(error).__name__}: {error}")
+            self._leave_out("rollout", error)
 
     def event(self, kind: str, step: int | None = None, **detail: Any) -> None:
         """Note that something happened: ``resume``, ``regime`` (a changed setting), ``checkpoint``, ``skip``, ``note`` ..."""
-        if self._open and not self._foreign():
-            self._rows.append((time.time(), kind, step, detail))
+        if not self._open or self._foreign():
+            return
+        try:
+            self._rows.append((time.time(), use_kind(kind), None if step is None else use_step(step), detail))
+        except Exception as error:
+            self._leave_out("event", error)
 
     def quiet(self, why: str, minutes: float | None = None) -> AbstractContextManager[Any]:
         """Announce that no step will end for so many ``minutes`` (None: until the next row), so that nobody is told of the silence.
@@ -189,10 +196,10 @@ class Run:
             if minutes is None:
                 self.event("pause", step, why=why)
             else:
-                self.event("expect", step, seconds=float(minutes) * 60, why=why)
+                self.event("expect", step, seconds=use_seconds("minutes", minutes, "minutes") * 60, why=why)
             over.callback(self.event, "unpause", step, why=why)
-        except (TypeError, ValueError):
-            self._say("quiet", f"{minutes!r} is no number of minutes; the silence of {why!r} was not announced")
+        except Unusable as error:
+            self._say("quiet", f"{error}; the silence of {why!r:.60} was not announced")
         return over
 
     def finish(self, state: str = "finished", reason: str | None = None, timeout: float = FINISH_TIMEOUT_S) -> None:
@@ -206,8 +213,13 @@ class Run:
         assert self._spool is not None and self._opening is not None and self._courier is not None
         if state not in wire.END_STATES:
             reason, state = f"{state}: {reason}" if reason else state, "finished"
-        deadline = time.monotonic() + timeout
-        self._rows.append((state, reason))
+        try:
+            wait = 0.0 if timeout == 0 else use_seconds("timeout", timeout, "seconds")
+        except Exception as error:
+            wait = FINISH_TIMEOUT_S
+            self._say("finish", f"{error}; {wait:g} s are taken")
+        deadline = time.monotonic() + wait
+        self._rows.append((state, None if reason is None else str(reason)))
         self._closing.set()
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -237,13 +249,26 @@ class Run:
         self._say("fork", f"the run belongs to process {self._pid}; its child {os.getpid()} logs nothing. Start a run of its own in the child")
         return True
 
+    def _leave_out(self, what: str, error: Exception) -> None:
+        """Count a record that cannot be taken, and tell each reason once."""
+        self._lost.append(f"{what}s")
+        argument = error.argument if isinstance(error, Unusable) else type(error).__name__
+        self._say(
+            f"{what} {argument}",
+            f"{'an' if what[0] == 'e' else 'a'} {what} was left out: {error if isinstance(error, ValueError) else f'{argument}: {error}'}",
+        )
+
     def _obey(self) -> None:
         asked = self.requests
         for request in asked - self._answered:
             if callback := self._callbacks.get(request):
                 self._answered |= {request}
-                callback()
-                self.event(REQUEST_DONE, self._step, request=request)
+                try:
+                    callback()
+                except Exception as error:
+                    self._say(f"obey {request}", f"what was to be called for {request!r} failed, it stays open: {type(error).__name__}: {error}")
+                else:
+                    self.event(REQUEST_DONE, self._step, request=request)
         self._answered &= asked
 
     def _write(self) -> None:
@@ -267,11 +292,11 @@ class Run:
         while self._rollouts or self._rows or self._lost:
             lines: list[bytes] = []
             while len(lines) < ROWS_PER_WRITE and (queue := self._rollouts or self._rows):
+                record = queue.popleft()
                 try:
-                    lines.append(_line(self._fitting(queue.popleft())))
+                    lines.append(_line(self._fitting(record)))
                 except Exception as error:
-                    self._lost.append("rollouts" if queue is self._rollouts else "rows")
-                    self._say("encode", f"a record was left out: {type(error).__name__}: {error}")
+                    self._leave_out(_kind(record), error)
                 # let a training thread that waits for the interpreter have it now, not after the switch interval
                 time.sleep(0)
             while self._lost:
@@ -375,6 +400,22 @@ def _frozen(value: Any) -> Any:
     if (device := getattr(value, "device", None)) is not None and getattr(device, "type", "cpu") != "cpu":
         return value.detach().clone()
     return encode.number(value)
+
+
+def _copied(hists: Any) -> dict[Any, list[Any]]:
+    """``hists`` as it is now; counts that are no sequence are kept empty, which no histogram takes."""
+    shapes = use_mapping("hists", hists, "{'adv.hist': [0, 3, ...]}")
+    return {name: list(counts) if isinstance(counts, Iterable) else [] for name, counts in shapes.items()}
+
+
+def _several(rollouts: Any) -> Iterable[Any]:
+    if isinstance(rollouts, (str, Mapping, wire.Rollout)) or not isinstance(rollouts, Iterable):
+        raise Unusable("rollouts", f"rollouts must be a list of Rollout objects or mappings, not {type(rollouts).__name__}")
+    return rollouts
+
+
+def _kind(record: tuple[Any, ...]) -> str:
+    return {2: "end", 3: "rollout"}.get(len(record)) or ("event" if isinstance(record[1], str) else "row")
 
 
 def _line(record: tuple[Any, ...]) -> bytes:

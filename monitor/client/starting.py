@@ -14,8 +14,10 @@ from monitor.client.checks import (
     SetupError,
     check_choice,
     check_config,
+    check_folder,
     check_label,
     check_names,
+    check_rank,
     check_requests,
     check_token,
     check_url,
@@ -58,12 +60,11 @@ def start(
     """
     if rank is None and _rank() != 0:
         return Run.disabled()
-    if rank is not None and (not isinstance(rank, int) or rank < 0):
-        raise SetupError(f"rank must be a number from 0, not {rank!r}")
+    place = 0 if rank is None else check_rank(rank)
     address = check_url(url if url is not None else os.environ.get("VITALS_URL") or DEFAULT_URL)
     secret = check_token(token if token is not None else os.environ.get("VITALS_TOKEN"))
-    label = check_label("name", name) if not rank else check_label("name", f"{name}.rank{rank}")
-    root = Path(spool_dir) if spool_dir is not None else default_root()
+    label = check_label("name", name if not place else f"{name}.rank{place}")
+    root = check_folder(spool_dir) if spool_dir is not None else default_root()
     opening = wire.RunStart(
         run="",
         attempt=new_id(),

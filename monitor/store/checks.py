@@ -15,6 +15,7 @@ from monitor.metrics import MAX_NAME_LENGTH, histogram_problem, name_problem
 from monitor.wire import (
     MAX_METRICS_PER_ROW,
     MAX_ROLLOUT_BYTES,
+    MAX_STEP,
     REQUESTS,
     ROLES,
     SIGNALS,
@@ -27,8 +28,6 @@ from monitor.wire import (
     spell,
 )
 
-MAX_STEP = 2**53
-"""The largest step that a browser can tell from its neighbours."""
 MAX_LIST = 1000
 MAX_DEPTH = 50
 _LAST_SECOND = 253402300799.0

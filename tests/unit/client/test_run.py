@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -68,7 +70,7 @@ def test_silence_is_announced_and_its_end_is_told(collector: Receiver, capsys: p
         ("pause", 1, {"why": "waits for data"}),
         ("unpause", 1, {"why": "waits for data"}),
     ]
-    assert "'soon' is no number of minutes" in capsys.readouterr().err
+    assert "minutes must be a number of minutes above 0, not 'soon'" in capsys.readouterr().err
 
 
 def test_each_batch_says_when_it_was_sent(collector: Receiver) -> None:
@@ -105,7 +107,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"url": "http://x:99999"}, "is not an address"),
     ({"token": "a b"}, "the token holds characters"),
     ({"resume": "../x"}, "resume must be 'auto', 'never' or the id of a run"),
-    ({"rank": -1}, "rank must be a number from 0"),
+    ({"rank": -1}, "rank must be a whole number from 0, not -1"),
+    ({"rank": True}, "rank must be a whole number from 0, not True"),
+    ({"rank": 1.5}, "rank must be a whole number from 0, not 1.5"),
+    ({"rank": "3"}, "rank must be a whole number from 0, not '3'"),
+    ({"spool_dir": 5}, "spool_dir must be the path of a folder, not 5"),
+    ({"spool_dir": "a\0b"}, "spool_dir must be the path of a folder"),
+    ({"token": 5}, "the token holds characters"),
+    ({"resume": 5}, "resume must be 'auto', 'never' or the id of a run"),
+    ({"url": 5}, "is not an address"),
     ({"spool_dir": "/proc/nowhere"}, "the spool /proc/nowhere cannot be written .*; pass spool_dir= or set VITALS_SPOOL_DIR"),
 ]
 
@@ -150,16 +160,97 @@ def test_log_never_raises(collector: Receiver, capsys: pytest.CaptureFixture[str
     for wrong in (None, 5, "text", [1, 2]):
         run.log(wrong)  # type: ignore[arg-type]
     run.log({"x": 1.0}, step="seven")  # type: ignore[arg-type]
-    run.log({"x": 1.0}, hists={"h": 5})  # type: ignore[dict-item]
+    run.log({"x": 1.0}, hists={"adv.hist": 5})  # type: ignore[dict-item]
     run.log_rollouts(0, None)  # type: ignore[arg-type]
     run.log_rollouts(0, [{"turns": [("one",)]}])
     run.event("note", detail=object())
     run.log({"x": 2.0}, step=3)
     run.finish()
-    assert collector.values("x") == [2.0]
-    assert run.stats.dropped == 8
-    assert collector.batches[-1]["dropped"] == {"rows": 6, "rollouts": 2}
+    assert collector.values("x") == [1.0, 2.0]
+    assert run.stats == monitor.client.Stats(logged=7, sent=2, dropped=8)
+    assert collector.batches[-1]["dropped"] == {"rows": 5, "values": 1, "rollouts": 2}
     assert "a row was left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "step",
+    [1.5, math.nan, math.inf, -1, True, np.True_, torch.tensor(True), "7", b"7", [7], np.array([1, 2]), torch.tensor(1.5), 2**53 + 1, object()],
+    ids=repr,
+)
+def test_a_step_that_is_no_whole_number_is_refused_by_name(step: Any, collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    with monitor.client.start("p", "n") as run:
+        run.log({"x": 1.0}, step=3)
+        run.log({"x": 2.0}, step=step)
+        run.log_rollouts(step, [{"turns": [("agent", "hi")]}])
+        run.event("note", step=step)
+        run.log({"x": 3.0})
+    assert [(row["step"], row["values"]["x"]) for row in collector.rows()] == [(3, 1.0), (4, 3.0)]
+    assert collector.records("rollouts") == collector.records("events") == []
+    assert run.stats == monitor.client.Stats(logged=3, sent=2, dropped=3)
+    assert collector.batches[-1]["dropped"] == {"rows": 1, "rollouts": 1, "events": 1}
+    told = capsys.readouterr().err
+    for what in ("a row", "a rollout", "an event"):
+        assert f"vitals: {what} was left out: step must be a whole number from 0 to 2**53, not " in told
+    assert told.count("pass an int") == 3
+
+
+@pytest.mark.parametrize(
+    "step", [7, 7.0, np.int64(7), np.uint8(7), np.float32(7), np.array(7), torch.tensor(7), torch.tensor(7, dtype=torch.uint8)], ids=repr
+)
+def test_a_whole_number_of_any_library_is_a_step(step: Any, collector: Receiver) -> None:
+    with monitor.client.start("p", "n", rank=np.int64(2)) as run:
+        run.log({"x": np.float32(0.5), "y": torch.tensor(2), "z": True}, step=step)
+        run.log_rollouts(step, [{"turns": [("agent", "hi")]}])
+        run.event("note", step=step)
+    assert collector.starts[0]["name"] == "n.rank2"
+    records = (*collector.rows(), *collector.records("rollouts"), *collector.records("events"))
+    assert [record["step"] for record in records] == [7, 7, 7]
+    assert collector.rows()[0]["values"] == {"x": 0.5, "y": 2.0, "z": 1}
+
+
+def test_each_argument_that_cannot_be_used_is_told_by_name_with_the_remedy(collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    run = monitor.client.start("p", "n", accepts=["stop"])
+    run.log(None)  # type: ignore[arg-type]
+    run.log({"x": 1.0}, hists=[1])  # type: ignore[arg-type]
+    run.log({"x": 1.0}, hists={"adv.hist": [0.5] * 34})  # type: ignore[dict-item]
+    run.log_rollouts(0, {"turns": []})
+    run.log_rollouts(0, [{"turns": "hello"}])
+    for kind in ("", 5, "x" * 201):
+        run.event(kind)  # type: ignore[arg-type]
+    for minutes in (math.nan, math.inf, -1, 0, True, "5", [5]):
+        run.quiet("why", minutes)  # type: ignore[arg-type]
+    run.on("stop", "save")  # type: ignore[arg-type]
+    run.on(["stop"], print)  # type: ignore[arg-type]
+    run.finish(reason=ValueError("why"), timeout="long")  # type: ignore[arg-type]
+    assert [row["values"] for row in collector.rows()] == [{"x": 1.0}]
+    assert collector.records("events") == [] and collector.ends[0]["reason"] == "why"
+    assert collector.batches[-1]["dropped"] == {"rows": 2, "values": 1, "rollouts": 2, "events": 3}
+    told = capsys.readouterr().err
+    for sentence in (
+        "a row was left out: values must be a mapping such as {'reward.task.mean': 0.5}, not NoneType",
+        "a row was left out: hists must be a mapping such as {'adv.hist': [0, 3, ...]}, not list",
+        "'adv.hist' is left out of a row: it holds a count that is negative or too large",
+        "a rollout was left out: rollouts must be a list of Rollout objects or mappings, not dict",
+        "a rollout was left out: a turn is a (role, text) pair, a mapping or a Turn, not 'h'",
+        "an event was left out: the kind of an event must be a word such as 'checkpoint', not ''",
+        "minutes must be a number of minutes above 0, not nan; the silence of 'why' was not announced",
+        "on takes a request and what to call for it, not 'stop' and 'save'",
+        "on takes a request and what to call for it, not ['stop'] and <built-in function print>",
+        "timeout must be a number of seconds above 0, not 'long'; 10 s are taken",
+    ):
+        assert f"vitals: {sentence}\n" in told
+
+
+def test_a_callback_that_fails_costs_no_row_and_its_request_stays_open(collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    collector.requests = ["checkpoint"]
+    with monitor.client.start("p", "n", accepts=["checkpoint"]) as run:
+        run.on("checkpoint", lambda: 1 // 0)
+        run.log({"x": 0.0})
+        eventually(lambda: run.requests)
+        run.log({"x": 1.0})
+    assert collector.values("x") == [0.0, 1.0] and run.stats.dropped == 0
+    assert collector.records("events") == []
+    assert "what was to be called for 'checkpoint' failed, it stays open: ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_bad_value_costs_only_itself(collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
