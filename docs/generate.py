@@ -80,7 +80,7 @@ def settings_page() -> str:
 
 def _channels() -> list[str]:
     """The ``[channel.NAME]`` tables of ``vitals.toml``."""
-    example = (channel_table.__doc__ or "").split("\n\n")[1]
+    example = "\n\n".join((channel_table.__doc__ or "").split("\n\n")[1:-1])
     lines = [
         "## Channels in vitals.toml",
         "",

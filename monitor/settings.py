@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,14 @@ from monitor.alerts.rules import Rules, RulesError, parse
 from monitor.deliver import setup
 from monitor.deliver.channel import Channel, ChannelError
 from monitor.deliver.slack import Slack
-from monitor.deliver.webhook import Webhook
+from monitor.deliver.webhook import Webhook, signer
 from monitor.store.embedded import default_folder
 
 ROLES = ("all", "collector", "web")
+
+
+SECRETS = ("token", "database_url", "slack_webhook_url", "webhook_url", "webhook_secret")
+"""Settings that may also be the contents of a file, named by ``VITALS_..._FILE``."""
 
 
 class SettingsError(ValueError):
@@ -32,9 +37,14 @@ class Settings(BaseSettings):
     ``host``, ``port``: where the collector listens. Any address but loopback needs ``token``, and then writing and the pages need it too.
     ``public_url``: the address that messages link to, if it is not the one listened on.
     ``role``: ``collector`` takes data, ``web`` shows pages, ``all`` does both.
-    ``slack_webhook_url``, ``webhook_url``, ``webhook_secret``: where alerts go; the secret signs the generic webhook (``whsec_...``).
+    ``slack_webhook_url``, ``webhook_url``, ``webhook_secret``: where alerts go; the secret, base64 of 24 to 64 bytes, signs the generic webhook
+    (``echo whsec_$(openssl rand -base64 32)`` makes one).
     ``rules``: a ``vitals.toml`` with thresholds of detectors, routes and more channels (``vitals rules``); read when the worker starts.
-    ``allow_private_webhooks``: alerts may also go to addresses that are not on the public internet, such as this machine.
+    ``allow_private_webhooks``: alerts may also go to addresses that are not on the public internet, such as this machine or a mail server in the
+    same network.
+
+    Of ``token``, ``database_url`` and the three that say where alerts go, ``VITALS_..._FILE`` may name a file that holds it, such as
+    ``VITALS_TOKEN_FILE=/run/secrets/token``.
     """
 
     model_config = SettingsConfigDict(env_prefix="VITALS_", extra="ignore", env_ignore_empty=True, frozen=True)
@@ -81,13 +91,30 @@ class Settings(BaseSettings):
 
 def load(**overrides: object) -> Settings:
     """The settings of the environment with ``overrides`` (None means not given). Raises SettingsError with one sentence."""
+    given = _secret_files() | {key: value for key, value in overrides.items() if value is not None}
     try:
-        return Settings(**{key: value for key, value in overrides.items() if value is not None})  # type: ignore[arg-type]
+        return Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         reason = first["msg"].removeprefix("Value error, ")
         where = f"VITALS_{str(first['loc'][0]).upper()}: " if first["loc"] else ""
         raise SettingsError(f"{where}{reason[0].lower() if where else reason[0].upper()}{reason[1:]}.") from None
+
+
+def _secret_files() -> dict[str, object]:
+    """The secrets that ``VITALS_..._FILE`` names, as container secrets are given; a variable that holds the secret itself goes first."""
+    found: dict[str, object] = {}
+    for name in SECRETS:
+        variable = f"VITALS_{name.upper()}"
+        if (path := os.environ.get(f"{variable}_FILE")) and not os.environ.get(variable):
+            try:
+                found[name] = Path(path).read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+                raise SettingsError(f"{variable}_FILE: {path} cannot be read: {reason}.") from None
+            if not found[name]:
+                raise SettingsError(f"{variable}_FILE: {path} is empty.")
+    return found
 
 
 def rules(settings: Settings) -> Rules:
@@ -115,6 +142,11 @@ def channels(settings: Settings, ruled: Rules) -> list[Channel]:
         place = f"VITALS_RULES: {settings.rules}, channel {receiver.name}"
         wanted.append((receiver.name, place, partial(setup.build, receiver, folder, private=private)))
     found, problems = dict[str, Channel](), []
+    if hook is None and secret is not None:
+        try:
+            signer(secret)
+        except ChannelError as error:
+            problems.append(f"VITALS_WEBHOOK_SECRET: {error}.")
     for name, place, make in wanted:
         try:
             if name in found:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from monitor import __version__
 from monitor.cli.errors import CommandError
+from monitor.cli.parsers import Parser
 
 COMMANDS = ("up", "demo", "serve", "work", "migrate", "runs", "alerts", "diagnose", "rules", "channel", "backtest", "outcome", "bands", "spool")
 """Modules of this package, each with ``add_parser(commands)``, in the order the help shows them."""
@@ -30,7 +31,7 @@ VITALS_SLACK_WEBHOOK_URL, VITALS_WEBHOOK_URL ...); `vitals COMMAND --help` names
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="vitals",
         description="Training-health monitoring for reinforcement learning on language models.",
         epilog=EPILOG,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import os
 import time
-import urllib.error
 import urllib.parse
 from typing import Any
 
-from monitor.cli import stack
+from monitor.cli.collector import Collector, add_url
 from monitor.cli.errors import CommandError
 from monitor.cli.parsers import command
 
@@ -46,63 +44,38 @@ vitals alerts silence --project math --for 2h -m "cluster moves" """,
         help_text = "only this project; for silence: the project" if name == "project" else f"for silence: the {name}"
         parser.add_argument(f"--{name}", dest=f"of_{name}", default="", metavar="PATTERN", help=help_text)
     parser.add_argument("--for", dest="span", default="1h", metavar="TIME", help="for silence: how long, such as 30m, 2h or 1d")
-    parser.add_argument("--url", help="the collector (VITALS_URL; http://127.0.0.1:8900 if not given)")
+    add_url(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    server = Server((arguments.url or os.environ.get("VITALS_URL") or "http://127.0.0.1:8900").rstrip("/"))
+    collector = Collector(arguments.url)
     if arguments.verb == "silence":
-        return _silence(server, arguments)
+        return _silence(collector, arguments)
     if arguments.verb is not None:
-        return _act(server, arguments)
+        return _act(collector, arguments)
     if arguments.follow:
-        return _follow(server, arguments.json)
-    shown = server.ask("GET", "/incidents?" + urllib.parse.urlencode({"project": arguments.of_project, "limit": 1000}))
+        return _follow(collector, arguments.json)
+    shown = collector.ask("GET", "/incidents?" + urllib.parse.urlencode({"project": arguments.of_project, "limit": 1000}))
     shown = [each for each in shown if arguments.all or each["state"] != "resolved"]
     for each in shown:
         print(json.dumps(each) if arguments.json else _line(each))
     if not arguments.json:
         if not shown:
             print("nothing is open" if not arguments.all else "there was no incident yet")
-        for line in _silences(server.ask("GET", "/presence"), arguments.of_project):
+        for line in _silences(collector.ask("GET", "/presence"), arguments.of_project):
             print(line)
     return 0
 
 
-class Server:
-    """A collector, asked over HTTP."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer as JSON values. Raises CommandError with one sentence."""
-        try:
-            return stack.get_json(f"{self.url}/api/v1{path}", 15, os.environ.get("VITALS_TOKEN"), method, body)
-        except urllib.error.HTTPError as error:
-            if error.code == 401:
-                raise CommandError(f"{self.url} wants a token; set VITALS_TOKEN") from None
-            raise CommandError(_sentence(error, self.url)) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise CommandError(f"no collector answers at {self.url} ({reason}); start one with `vitals up` or name it with --url") from None
-
-    def find(self, beginning: str) -> str:
-        """The id of the one incident that begins so. Raises CommandError."""
-        fitting = [each["uid"] for each in self.ask("GET", "/incidents?limit=1000") if beginning and each["uid"].startswith(beginning.lower())]
-        if len(fitting) == 1:
-            return str(fitting[0])
-        raise CommandError(f"{len(fitting) or 'no'} incidents begin with {beginning!r}; `vitals alerts --all` lists them")
+def _find(collector: Collector, beginning: str) -> str:
+    """The id of the one incident that begins so. Raises CommandError."""
+    fitting = [each["uid"] for each in collector.ask("GET", "/incidents?limit=1000") if beginning and each["uid"].startswith(beginning.lower())]
+    if len(fitting) == 1:
+        return str(fitting[0])
+    raise CommandError(f"{len(fitting) or 'no'} incidents begin with {beginning!r}; `vitals alerts --all` lists them")
 
 
-def _sentence(error: urllib.error.HTTPError, url: str) -> str:
-    try:
-        return str(json.load(error)["error"])
-    except (ValueError, KeyError, TypeError):
-        return f"{url} answered {error.code}; is it an rlvitals collector?"
-
-
-def _act(server: Server, arguments: argparse.Namespace) -> int:
+def _act(collector: Collector, arguments: argparse.Namespace) -> int:
     if arguments.incident is None:
         raise CommandError(f"name the incident to {arguments.verb}; `vitals alerts` lists them")
     body = {"author": arguments.author or getpass.getuser(), "text": arguments.message}
@@ -110,17 +83,17 @@ def _act(server: Server, arguments: argparse.Namespace) -> int:
         if arguments.verdict is None:
             raise CommandError("say true or false after the incident: was the alarm a true one?")
         body["verdict"] = arguments.verdict
-    done = server.ask("POST", f"/incidents/{server.find(arguments.incident)}/{arguments.verb}", body)
+    done = collector.ask("POST", f"/incidents/{_find(collector, arguments.incident)}/{arguments.verb}", body)
     print(json.dumps(done) if arguments.json else _line(done))
     return 0
 
 
-def _silence(server: Server, arguments: argparse.Namespace) -> int:
+def _silence(collector: Collector, arguments: argparse.Namespace) -> int:
     matcher = {name: pattern for name in MATCHABLE if (pattern := getattr(arguments, f"of_{name}"))}
     if not arguments.message:
         raise CommandError("say why with -m, so that others know")
     said = {"matcher": matcher, "until": time.time() + seconds(arguments.span), "reason": arguments.message}
-    made = server.ask("POST", "/silences", {**said, "author": arguments.author or getpass.getuser()})
+    made = collector.ask("POST", "/silences", {**said, "author": arguments.author or getpass.getuser()})
     print(json.dumps(made) if arguments.json else f"silence {made['id']} for {arguments.span}")
     return 0
 
@@ -137,12 +110,12 @@ def seconds(span: str) -> float:
     return amount
 
 
-def _follow(server: Server, as_json: bool) -> int:
+def _follow(collector: Collector, as_json: bool) -> int:
     """Prints changes from now on. A collector that goes away for a while costs nothing: the cursor is kept."""
     cursor, begun = "", False
     while True:
         try:
-            answer = server.ask("GET", "/transitions?" + urllib.parse.urlencode({"after": cursor, "limit": 1000}))
+            answer = collector.ask("GET", "/transitions?" + urllib.parse.urlencode({"after": cursor, "limit": 1000}))
         except CommandError:
             if not begun:
                 raise

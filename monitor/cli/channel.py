@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
+from monitor.alerts.channel_table import BUILT_IN
 from monitor.cli import stack
 from monitor.cli.errors import CommandError
 from monitor.cli.parsers import command
@@ -43,8 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
             print("no channel is set up; VITALS_SLACK_WEBHOOK_URL, VITALS_WEBHOOK_URL or a [channel.NAME] table in VITALS_RULES sets one up")
         return 0
     if arguments.name not in channels:
-        named = f"there is no channel {arguments.name!r}" if arguments.name else "which channel? vitals channel test NAME"
-        raise CommandError(f"{named}; there is: {', '.join(channels) or 'none'}")
+        there = f"; set up: {', '.join(channels)}" if channels else ""
+        raise CommandError(f"{_how(arguments.name) if arguments.name else 'which channel? vitals channel test NAME'}{there}")
     try:
         receipt = asyncio.run(send_trial(channels[arguments.name], settings.url))
     except TransportError as error:
@@ -52,3 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     status = "" if receipt.status is None else f", status {receipt.status}"
     print(f"{arguments.name}: delivered in {receipt.latency_ms:.0f} ms{status}{f'; {receipt.note}' if receipt.note else ''}")
     return 0
+
+
+def _how(name: str) -> str:
+    """What sets up the channel ``name``."""
+    if name in BUILT_IN:
+        variable = f"VITALS_{'SLACK_' if name == 'slack' else ''}WEBHOOK_URL"
+        return f"{name} is not set up; set {variable} in the environment of `vitals up` (or of `vitals work`) and of this command"
+    return f"{name} is not set up; add a [channel.{name}] table to a vitals.toml and name that file in VITALS_RULES, see docs/settings.md"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import urllib.parse
 from typing import Any
 
-from monitor.cli.alerts import Server
+from monitor.cli.collector import Collector, add_url
 from monitor.cli.parsers import command
 from monitor.wire import OUTCOMES
 
@@ -25,12 +24,11 @@ vitals outcome grpo-7b-seed3 none          # takes it back""",
     )
     parser.add_argument("run_id", metavar="RUN", help="the run's identifier")
     parser.add_argument("outcome", choices=(*OUTCOMES, "none"), help="what it came to")
-    parser.add_argument("--url", help="the collector (VITALS_URL; http://127.0.0.1:8900 if not given)")
+    add_url(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    server = Server((arguments.url or os.environ.get("VITALS_URL") or "http://127.0.0.1:8900").rstrip("/"))
     said = None if arguments.outcome == "none" else arguments.outcome
-    server.ask("POST", f"/runs/{urllib.parse.quote(arguments.run_id, safe='')}/outcome", {"outcome": said})
+    Collector(arguments.url).ask("POST", f"/runs/{urllib.parse.quote(arguments.run_id, safe='')}/outcome", {"outcome": said})
     print(f"{arguments.run_id}: {said or 'no outcome'}")
     return 0

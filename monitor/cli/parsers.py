@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 Run = Callable[[argparse.Namespace], int]
 
 
 def command(commands: Any, name: str, sentence: str, examples: str, run: Run) -> argparse.ArgumentParser:
     """Add the command ``name`` to ``commands``; ``sentence`` says what it does and ``examples`` how it is used, line by line."""
+    first, *_ = examples.strip().splitlines()
     indented = "\n".join(f"  {line}" for line in examples.strip().splitlines())
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -20,7 +23,19 @@ def command(commands: Any, name: str, sentence: str, examples: str, run: Run) ->
         formatter_class=_Help,
     )
     parser.set_defaults(run=run)
+    if isinstance(parser, Parser):
+        parser.example = re.split(r"  +", first)[0]
     return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """Says with what is wrong also how it is right."""
+
+    example = ""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}\n{f'example: {self.example}' if self.example else f'see {self.prog} --help'}\n")
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import urllib.error
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from monitor.cli import stack
-from monitor.cli.errors import CommandError
+from monitor.cli.collector import Collector, add_url
 from monitor.cli.parsers import command
 
 HEADINGS = ("verdict", "project", "run", "state", "step", "seen", "what")
@@ -36,15 +33,15 @@ VITALS_URL=https://vitals.example.org VITALS_TOKEN=... vitals runs""",
     )
     parser.add_argument("--severity", default="", choices=("critical", "warning", "watch", "healthy"), help="only runs with this verdict")
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most so many")
-    parser.add_argument("--url", help="the collector (VITALS_URL; http://127.0.0.1:8900 if not given)")
+    add_url(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per run")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    url = (arguments.url or os.environ.get("VITALS_URL") or "http://127.0.0.1:8900").rstrip("/")
+    collector = Collector(arguments.url)
     asked = {"q": " ".join(arguments.words), "project": arguments.project, "state": arguments.state, "severity": arguments.severity}
     query = urllib.parse.urlencode({key: value for key, value in asked.items() if value} | {"limit": arguments.limit})
-    answer = _ask(f"{url}/api/v1/runs?{query}", url)
+    answer, url = collector.ask("GET", f"/runs?{query}"), collector.url
     if arguments.json:
         for each in answer["runs"]:
             print(json.dumps(each))
@@ -57,18 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
     if (more := (answer["total"] or 0) - len(answer["runs"])) > 0:
         print(f"... and {more} more; --limit shows them")
     return 0
-
-
-def _ask(address: str, url: str) -> Any:
-    try:
-        return stack.get_json(address, token=os.environ.get("VITALS_TOKEN"))
-    except urllib.error.HTTPError as error:
-        if error.code == 401:
-            raise CommandError(f"{url} wants a token; set VITALS_TOKEN") from None
-        raise CommandError(f"{url} answered {error.code}; is it an rlvitals collector?") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise CommandError(f"no collector answers at {url} ({reason}); start one with `vitals up` or name it with --url") from None
 
 
 def _cells(run: dict[str, Any], now: float) -> tuple[str, ...]:

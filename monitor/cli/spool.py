@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from monitor.cli.collector import require_url
 from monitor.cli.parsers import command
 from monitor.client import leftovers
 from monitor.detect.words import counted
@@ -27,7 +28,7 @@ vitals spool send --url https://vitals.example.org   # somewhere else; VITALS_TO
     )
     parser.add_argument("action", choices=("status", "send"), help="status lists what waits, send delivers it")
     parser.add_argument("--folder", type=Path, help="the spool's folder (VITALS_SPOOL_DIR; the user's state folder if not given)")
-    parser.add_argument("--url", help="collector to send to instead of the one each run was started with")
+    parser.add_argument("--url", metavar="ADDRESS", help="collector to send to instead of the one each run was started with")
     parser.add_argument("--timeout", type=float, metavar="S", default=60.0, help="give up on a run that makes no progress for so long, in seconds")
     parser.add_argument("--json", action="store_true", help="one JSON object per run")
 
@@ -64,7 +65,8 @@ def _send(arguments: argparse.Namespace) -> int:
             refused = f", {sent.refused} refused by the collector" if sent.refused else ""
             print(f"{sent.project}/{sent.name}: {counted(sent.rows)} sent{refused}", flush=True)
 
-    results = leftovers.send(arguments.folder, url=arguments.url, token=os.environ.get("VITALS_TOKEN"), timeout=arguments.timeout, tell=tell)
+    url = None if arguments.url is None else require_url(arguments.url)
+    results = leftovers.send(arguments.folder, url=url, token=os.environ.get("VITALS_TOKEN"), timeout=arguments.timeout, tell=tell)
     if not results and not arguments.json:
         print("nothing waits")
     return 1 if any(sent.problem for sent in results) else 0

@@ -84,18 +84,24 @@ def check_names(field: str, values: Any) -> list[str]:
     return [check_label(f"{field}[{i}]", name) for i, name in enumerate(names)]
 
 
-def check_url(url: Any) -> str:
+def read_url(text: str) -> str | None:
+    """``text`` as the address of a collector, http:// before it where it names no scheme; None if it is none."""
     from urllib.parse import urlsplit
 
-    text = url if isinstance(url, str) else repr(url)
+    whole = text.strip() if "://" in text else f"http://{text.strip()}"
     try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(whole)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and whole.isprintable() and " " not in whole
     except ValueError:
         usable = False
-    if not usable:
-        raise SetupError(f"url {text[:100]!r} is not an address such as http://127.0.0.1:8900; pass url= or set VITALS_URL")
-    return text.rstrip("/")
+    return whole.rstrip("/") if usable else None
+
+
+def check_url(url: Any) -> str:
+    address = read_url(url) if isinstance(url, str) else None
+    if address is None:
+        raise SetupError(f"url {str(url)[:100]!r} is not an address such as http://127.0.0.1:8900; pass url= or set VITALS_URL")
+    return address
 
 
 def check_token(token: str | None) -> str | None:

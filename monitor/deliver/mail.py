@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ import jinja2
 
 from monitor.deliver.channel import ChannelError, MessageRefused, Receipt, TransportError
 from monitor.deliver.letter import Letter, plain
-from monitor.deliver.post import TIMEOUT_S
+from monitor.deliver.post import TIMEOUT_S, public_address, refuse_private
 
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 """How the connection is guarded (RFC 3207, RFC 8314), and the port that goes with it."""
@@ -36,7 +37,8 @@ _COLOURS = {"critical": "#b3261e", "warning": "#c2570c", "watch": "#b58900", "re
 
 
 class Mail:
-    """Sends from ``sender`` to ``recipients`` by the server at ``host``. Raises ChannelError for a wrong setting."""
+    """Sends from ``sender`` to ``recipients`` by the server at ``host``, which must be on the public internet unless ``private``. Raises ChannelError
+    for a wrong setting."""
 
     interval_s = 1.0
 
@@ -51,12 +53,16 @@ class Mail:
         tls: str = "starttls",
         username: str | None = None,
         password: str | None = None,
+        private: bool = False,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.name = name
         self._host, self._port, self._tls = host, PORTS[tls] if port is None else port, tls
         if not 0 < self._port < 65536:
             raise ChannelError(f"port must be between 1 and 65535, not {port}")
+        if not private:
+            refuse_private(host)
+        self._private = private
         if (username is None) != (password is None):
             raise ChannelError("username and password_env (or password_file) go together")
         if password is not None and tls == "none":
@@ -92,7 +98,7 @@ class Mail:
         username, password = self._login
         client = aiosmtplib.SMTP(
             hostname=self._host,
-            port=self._port,
+            **({"port": self._port} if self._private else {"sock": await _connected(self._host, self._port)}),
             timeout=self._timeout_s,
             username=username,
             password=password,
@@ -102,6 +108,19 @@ class Mail:
         async with client:
             refused, _ = await client.sendmail(self._sender.addr_spec, [each.addr_spec for each in self._recipients], message.as_bytes())
         return [f"{address} ({answer.code})" for address, answer in refused.items()]
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """A connection to the very address of ``host`` that was found to be public."""
+    address = await public_address(host, port)
+    found = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    found.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(found, (address, port))
+    except BaseException:
+        found.close()
+        raise
+    return found
 
 
 def write(letter: Letter, sender: Address, recipients: Sequence[Address]) -> EmailMessage:

@@ -39,8 +39,8 @@ class Poster:
             raise ChannelError("the address of the channel is not a URL") from None
         if self._url.scheme not in ("http", "https") or not self._url.host:
             raise ChannelError("the address of the channel must start with https:// or http:// and name a host")
-        if not private and _plainly_private(self._url.host) and not _proxied(self._url):
-            raise ChannelError(_PRIVATE.format(host=self._url.host))
+        if not private and not _proxied(self._url):
+            refuse_private(self._url.host)
         self._private = private
         self._timeout_s = timeout_s
         self._client: httpx.AsyncClient | None = None
@@ -91,6 +91,12 @@ class Poster:
         return response, answer
 
 
+def refuse_private(host: str) -> None:
+    """Raises ChannelError if ``host`` is private without asking any name server: no address of the public internet, or this machine's name."""
+    if _plainly_private(host):
+        raise ChannelError(_PRIVATE.format(host=host))
+
+
 async def public_address(host: str, port: int) -> str:
     """An address of ``host`` to connect to. Raises TransportError if any of its addresses is not on the public internet."""
     try:
@@ -131,7 +137,6 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _plainly_private(host: str) -> bool:
-    """Whether ``host`` is private without asking any name server: an address that is not on the public internet, or this machine's name."""
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:

@@ -53,11 +53,11 @@ def _webhook(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], 
 
 def _mail(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:
     more = {key: options[key] for key in ("port", "tls", "username") if key in options}
-    return Mail(name, options["host"], options["from"], options["to"], password=secrets.get("password"), **more)
+    return Mail(name, options["host"], options["from"], options["to"], password=secrets.get("password"), private=private, **more)
 
 
 def _apprise(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:
-    return LongTail(name, secrets["url"])
+    return LongTail(name, secrets["url"], private=private)
 
 
 def _slack_bot(name: str, secrets: Mapping[str, str], options: Mapping[str, Any], private: bool) -> Channel:

@@ -21,10 +21,13 @@ from monitor.deliver.letter import Letter, main_link
 from monitor.deliver.message import Message
 from monitor.deliver.post import TIMEOUT_S, Poster
 
+SECRET_BYTES = range(24, 65)
+"""How long a secret may be (Standard Webhooks, "Signature scheme")."""
+
 
 class Webhook:
-    """Posts to ``url``. ``secret`` is base64, with or without the prefix ``whsec_``; ``shape`` is one of :data:`SHAPES`. Raises ChannelError for
-    a wrong setting."""
+    """Posts to ``url``. ``secret`` is base64 of :data:`SECRET_BYTES`, with or without the prefix ``whsec_``; ``shape`` is one of :data:`SHAPES`.
+    Raises ChannelError for a wrong setting."""
 
     interval_s = 0.0
 
@@ -34,7 +37,7 @@ class Webhook:
         self.name = name
         self._shape = SHAPES[shape]
         self._poster = Poster(url, private=private, timeout_s=timeout_s)
-        self._signer = None if secret is None else _signer(secret)
+        self._signer = None if secret is None else signer(secret)
 
     def __repr__(self) -> str:
         return f"Webhook({self.name!r}, host={self._poster.host!r})"
@@ -133,13 +136,15 @@ SHAPES: Mapping[str, Callable[[Letter, str], dict[str, Any]]] = {"rlvitals": lam
 """What can be posted: our own body, or what Alertmanager posts."""
 
 
-def _signer(secret: str) -> Signer:
+def signer(secret: str) -> Signer:
+    """What signs with ``secret``. Raises ChannelError."""
     plain = secret.strip().removeprefix("whsec_").rstrip("=")
     try:
         key = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except ValueError:
         key = b""
-    if not key:
-        maker = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
-        raise ChannelError(f"the webhook's secret must be base64; {maker} makes one")
+    if len(key) not in SECRET_BYTES:
+        found = f"{len(key)} bytes" if key else "no base64"
+        wanted = f"base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[-1]} bytes, and this is {found}"
+        raise ChannelError(f"the webhook's secret must be {wanted}; `echo whsec_$(openssl rand -base64 32)` makes one")
     return Signer(key)

@@ -123,8 +123,13 @@ async def reaching(url: URL) -> AsyncIterator[None]:
     except (OSError, DBAPIError) as error:
         if not is_unreachable(error):
             raise
-        place = f"{url.host or url.query.get('host') or 'localhost'}, database {url.database}"
-        raise DatabaseUnreachable(f"The database at {place} does not answer: {_sentence(error)}; is the server running?") from error
+        place = str(url.host or url.query.get("host") or "localhost")
+        remedy = (
+            "`vitals up` runs one there, VITALS_DATABASE_URL names another"
+            if place.startswith("/")
+            else "check that the server runs and that VITALS_DATABASE_URL is right"
+        )
+        raise DatabaseUnreachable(f"The database {url.database} at {place} does not answer: {_sentence(error)}; {remedy}.") from error
 
 
 def is_unreachable(error: OSError | DBAPIError) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -43,7 +44,7 @@ class Worker:
         self.routes = tuple(routes)
         self.link = link
         self.pace = pace
-        self._away = False
+        self._away, self._since = False, 0.0
         self._due = {channel.name: asyncio.Event() for channel in channels}
 
         names = [channel.name for channel in self.channels]
@@ -80,13 +81,15 @@ class Worker:
         """Repeats ``work``, which says whether there may be more; pauses when there is not, and longer while the database is away."""
         missed = 0
         while not stop.is_set():
-            pause = self.pace.idle_s
+            pause, begun = self.pace.idle_s, time.monotonic()
             try:
                 pause = 0.0 if await work() else pause
                 missed = 0
-                self._reached()
+                if self._away and begun > self._since:
+                    self._turn(False, "the database is back")
             except DatabaseUnreachable as error:
-                self._lost(error)
+                if not self._away and begun > self._since:
+                    self._turn(True, f"{error} Waiting for it.")
                 missed += 1
                 pause = min(2.0, 0.2 * 2.0 ** min(missed, 6)) * (0.5 + random.random() / 2)
             except Exception as error:
@@ -95,15 +98,10 @@ class Worker:
             if pause:
                 await _sleep(pause, stop, wake)
 
-    def _lost(self, error: DatabaseUnreachable) -> None:
-        if not self._away:
-            log.warning("%s Waiting for it.", error)
-        self._away = True
-
-    def _reached(self) -> None:
-        if self._away:
-            log.info("the database is back")
-        self._away = False
+    def _turn(self, away: bool, sentence: str) -> None:
+        """The database went or came. What was begun before that says nothing of it any more, whatever comes of it."""
+        log.log(logging.WARNING if away else logging.INFO, sentence)
+        self._away, self._since = away, time.monotonic()
 
     def _wake(self) -> None:
         for wake in self._due.values():

@@ -45,7 +45,7 @@ def test_the_terminal_tests_a_channel(rules: Path, capsys: pytest.CaptureFixture
         assert main(["channel", "test", "oncall"]) == 1
         said = capsys.readouterr().err
         assert said.startswith("vitals channel: oncall: 127.0.0.1 answered 404") and "SECRET" not in said and said.count("\n") == 1
-        assert main(["channel", "test", "on-call"]) == 2 and "there is: oncall" in capsys.readouterr().err
+        assert main(["channel", "test", "on-call"]) == 2 and "set up: oncall" in capsys.readouterr().err
         assert main(["channel", "test"]) == 2
     (rules / "oncall.url").unlink()
     assert main(["channel", "list"]) == 2 and "oncall.url cannot be read" in capsys.readouterr().err

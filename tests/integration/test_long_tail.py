@@ -20,7 +20,7 @@ from monitor.worker import Worker
 
 
 def apprised(receiver: Receiver) -> LongTail:
-    return LongTail("tail", receiver.url.replace("http://", "json://"), timeout_s=5.0)
+    return LongTail("tail", receiver.url.replace("http://", "json://"), private=True, timeout_s=5.0)
 
 
 async def test_an_alert_arrives_after_failures(engine: AsyncEngine) -> None:
@@ -40,10 +40,46 @@ async def test_an_alert_arrives_after_failures(engine: AsyncEngine) -> None:
 
 async def test_a_service_that_hangs_is_given_up() -> None:
     with Receiver(lambda n: "hang", hang_s=2.0) as receiver:
-        hung = LongTail("tail", receiver.url.replace("http://", "json://"), timeout_s=0.3)
+        hung = LongTail("tail", receiver.url.replace("http://", "json://"), private=True, timeout_s=0.3)
         with pytest.raises(TransportError, match=r"within 0\.3 s"):
             await hung.send(Trial(str(uuid4()), datetime.now(UTC), "tail"))
     assert "SECRET" not in repr(hung)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "json://127.0.0.1:9/HUSH",
+        "xml://10.1.2.3/HUSH",
+        "form://localhost/HUSH",
+        "gotify://192.168.1.2/HUSH",
+        "mailto://a:HUSH@example.org?smtp=127.0.0.1",
+    ],
+)
+def test_a_service_in_the_private_network_needs_leave(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ChannelError, match="VITALS_ALLOW_PRIVATE_WEBHOOKS") as caught:
+        LongTail("tail", url)
+    assert "HUSH" not in str(caught.value)
+    assert LongTail("tail", url, private=True)
+
+
+async def test_a_name_that_leads_into_the_private_network_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    with Receiver() as receiver:
+        port = receiver.url.split(":")[2].split("/")[0]
+        monkeypatch.setattr("monitor.deliver.long_tail.refuse_private", lambda host: None)  # as for a name that only a name server knows
+        named = LongTail("tail", f"json://localhost:{port}/x")
+        with pytest.raises(TransportError, match="private address") as caught:
+            await named.send(Trial(str(uuid4()), datetime.now(UTC), "tail"))
+        assert caught.value.permanent and not receiver.requests
+
+
+def test_a_service_of_its_own_host_needs_no_leave() -> None:
+    for url in ("tgram://123456789:abcdefg_hijklmnop/123", "discord://1234567890123456789/abcdefghijklmnopqrstuvwxyz", "ntfy://topic"):
+        assert LongTail("tail", url)
 
 
 def test_an_unknown_address_is_told_without_repeating_it() -> None:

@@ -25,7 +25,7 @@ from monitor.worker import Worker
 
 
 def mail(server: Mailserver, *recipients: str, **more: object) -> Mail:
-    options = {"port": server.port, "tls": "none", "timeout_s": 3.0, **more}
+    options = {"port": server.port, "tls": "none", "timeout_s": 3.0, "private": True, **more}
     return Mail("mail", "127.0.0.1", "rlvitals@example.org", recipients or ("ada@example.org",), **options)  # type: ignore[arg-type]
 
 
@@ -114,12 +114,34 @@ def trial() -> Trial:
     return Trial(str(uuid4()), datetime.now(UTC), "mail")
 
 
+async def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def resolved(host: str, port: int) -> str:
+        asked.append((host, port))
+        return "127.0.0.1"
+
+    monkeypatch.setattr("monitor.deliver.mail.public_address", resolved)
+    async with Mailserver() as server:
+        outside = Mail("mail", "smtp.no-such-name.invalid", "rlvitals@example.org", ["ada@example.org"], port=server.port, tls="none", timeout_s=3.0)
+        assert (await outside.send(trial())).status == 250
+        assert asked == [("smtp.no-such-name.invalid", server.port)] and len(server.taken) == 1
+
+
+async def test_a_name_that_leads_into_the_private_network_is_refused() -> None:
+    async with Mailserver() as server:
+        inside = Mail("mail", "127.1", "rlvitals@example.org", ["ada@example.org"], port=server.port, tls="none", timeout_s=3.0)
+        with pytest.raises(TransportError, match="VITALS_ALLOW_PRIVATE_WEBHOOKS") as caught:
+            await inside.send(trial())
+        assert caught.value.permanent and not server.taken
+
+
 async def test_tls_and_the_password(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
 
     def guarded(server: Mailserver, password: str) -> Mail:
-        more = {"port": server.port, "tls": "starttls", "username": "rlvitals", "password": password, "timeout_s": 3.0}
+        more = {"port": server.port, "tls": "starttls", "username": "rlvitals", "password": password, "timeout_s": 3.0, "private": True}
         return Mail("mail", "localhost", "rlvitals@example.org", ["ada@example.org"], **more)  # type: ignore[arg-type]
 
     async with Mailserver(tls=context, password="HUSH") as server:

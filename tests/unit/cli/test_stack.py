@@ -25,6 +25,8 @@ from monitor.settings import Settings
         ({"VITALS_WEBHOOK_URL": "http://127.0.0.1:9/x"}, "VITALS_ALLOW_PRIVATE_WEBHOOKS"),
         ({"VITALS_WEBHOOK_URL": "http://localhost/x"}, "VITALS_ALLOW_PRIVATE_WEBHOOKS"),
         ({"VITALS_WEBHOOK_URL": "https://example.org/x", "VITALS_WEBHOOK_SECRET": "not base64"}, "VITALS_WEBHOOK_SECRET"),
+        ({"VITALS_WEBHOOK_URL": "https://example.org/x", "VITALS_WEBHOOK_SECRET": "abc"}, "WEBHOOK_SECRET: .* this is 2 bytes; `echo"),
+        ({"VITALS_WEBHOOK_SECRET": "abc"}, "VITALS_WEBHOOK_SECRET: .* this is 2 bytes; `echo"),
         ({"VITALS_RULES": "/no/such/file.toml"}, "VITALS_RULES"),
     ],
 )

@@ -51,7 +51,64 @@ def test_a_port_in_use_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: p
 
 def test_an_unreachable_database_is_one_sentence_and_exit_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("VITALS_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
-    for name in ("migrate", "work"):
-        assert main([name]) == 2
+    for command in (["migrate"], ["work"], ["serve", "--port", "25090"], ["backtest"], ["bands"]):
+        assert main(command) == 2
         told = capsys.readouterr().err
-        assert "database" in told.lower() and told.count("\n") == 1
+        assert told.startswith(f"vitals {command[0]}: The database nothing at 127.0.0.1 does not answer: ")
+        assert told.endswith("; check that the server runs and that VITALS_DATABASE_URL is right.\n") and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["work"], ["serve", "--port", "25090"]])
+def test_without_a_database_the_way_to_one_is_said(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VITALS_DATA_DIR", str(tmp_path))
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert told.endswith("; `vitals up` runs one there, VITALS_DATABASE_URL names another.\n") and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["diagnose", "rules", "channel", "outcome", "spool"])
+def test_what_is_missing_is_said_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[-2].startswith(f"vitals {name}: error: the following arguments are required")
+    assert told[-1].startswith(f"example: vitals {name} ")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:1", "http://127.0.0.1:1/", "localhost:1"])
+@pytest.mark.parametrize("command", [["runs"], ["alerts"], ["outcome", "r", "healthy"]])
+def test_an_address_may_lack_its_scheme(url: str, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    host = url.removeprefix("http://").rstrip("/")
+    assert main([*command, "--url", url]) == 2
+    told = capsys.readouterr().err
+    assert f"no collector answers at http://{host} (" in told
+    monkeypatch.setenv("VITALS_URL", url)
+    assert main(command) == 2
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("command", [["runs"], ["alerts"], ["outcome", "r", "healthy"], ["spool", "send"]])
+def test_what_is_no_address_is_refused_by_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for url in ("ftp://127.0.0.1", "http://", "my collector", "host:port"):
+        assert main([*command, "--url", url]) == 2
+        told = capsys.readouterr().err
+        assert told == f"vitals {command[0]}: {url!r} is not an address such as http://127.0.0.1:8900; name one with --url or VITALS_URL\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("slack", "slack is not set up; set VITALS_SLACK_WEBHOOK_URL in the environment of `vitals up` (or of `vitals work`) and of this command"),
+        ("webhook", "webhook is not set up; set VITALS_WEBHOOK_URL in the environment of"),
+        ("oncall", "oncall is not set up; add a [channel.oncall] table to a vitals.toml and name that file in VITALS_RULES"),
+    ],
+)
+def test_a_channel_that_is_not_set_up_says_how(name: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for variable in ("VITALS_SLACK_WEBHOOK_URL", "VITALS_WEBHOOK_URL", "VITALS_RULES"):
+        monkeypatch.delenv(variable, raising=False)
+    assert main(["channel", "test", name]) == 2
+    said = capsys.readouterr().err
+    assert told in said and said.count("\n") == 1

@@ -102,7 +102,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tags": 5}, "tags must be a list of names, not int"),
     ({"aux_rewards": [""]}, r"aux_rewards\[0\] cannot be used"),
     ({"config": [1]}, "config must be a mapping such as a dict, not list"),
-    ({"url": "localhost:8900"}, "is not an address such as http://127.0.0.1:8900; pass url= or set VITALS_URL"),
+    ({"url": "ftp://localhost:8900"}, "is not an address such as http://127.0.0.1:8900; pass url= or set VITALS_URL"),
+    ({"url": "my collector"}, "is not an address"),
     ({"url": "http://:99"}, "is not an address"),
     ({"url": "http://x:99999"}, "is not an address"),
     ({"token": "a b"}, "the token holds characters"),
@@ -124,6 +125,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_a_wrong_set_up_fails_at_the_start_with_the_remedy(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(monitor.client.SetupError, match=sentence):
         monitor.client.start(**({"project": "p", "name": "n", "url": NOWHERE} | change))
+
+
+def test_an_address_may_lack_its_scheme(collector: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = collector.url.removeprefix("http://")
+    monkeypatch.setenv("VITALS_URL", bare)
+    for options in ({}, {"url": f"{bare}/"}, {"url": bare.replace("127.0.0.1", "localhost")}):
+        with monitor.client.start("p", "n", **options) as run:
+            run.log({"x": 1.0})
+    assert collector.values("x") == [1.0, 1.0, 1.0]
 
 
 def test_a_config_without_an_end_fails_at_the_start() -> None:

@@ -58,6 +58,8 @@ def test_nothing_in_a_letter_becomes_markup_or_a_header():
         ({"sender": "ü@example.org"}, "from"),
         ({"recipients": ["ada@example.org", "bob"]}, "to"),
         ({"port": 0}, "port"),
+        ({"host": "localhost"}, "VITALS_ALLOW_PRIVATE_WEBHOOKS"),
+        ({"host": "10.1.2.3"}, "VITALS_ALLOW_PRIVATE_WEBHOOKS"),
         ({"username": "me"}, "username"),
         ({"username": "me", "password": "HUSH", "tls": "none"}, "in the clear"),
     ],

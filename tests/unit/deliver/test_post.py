@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 
 import pytest
@@ -87,8 +88,26 @@ def test_a_wrong_secret_is_said_without_repeating_it():
         Webhook("w", "https://example.org/x", "")
 
 
+@pytest.mark.parametrize("size", [1, 2, 23, 65])
+def test_a_secret_of_another_length_is_said_with_how_to_make_one(size):
+    secret = base64.b64encode(bytes(range(size))).decode()
+    with pytest.raises(ChannelError, match=f"base64 of 24 to 64 bytes, and this is {size} bytes; `echo whsec_") as caught:
+        Webhook("w", "https://example.org/x", secret)
+    assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [24, 32, 64])
+def test_a_secret_as_the_standard_wants_it_is_taken(size):
+    secret = base64.b64encode(bytes(size)).decode()
+    assert "signed" in Webhook("w", "https://example.org/x", secret).about
+    assert Webhook("w", "https://example.org/x", f"whsec_{secret.rstrip('=')}").about.endswith(", signed")
+
+
 def test_secrets_do_not_show():
-    for channel in (Slack("s", "https://hooks.slack.com/services/T/B/SECRET"), Webhook("w", "https://host/SECRET?token=SECRET", "whsec_U0VDUkVU")):
+    for channel in (
+        Slack("s", "https://hooks.slack.com/services/T/B/SECRET"),
+        Webhook("w", "https://host/SECRET?token=SECRET", "whsec_" + "U0VDUkVU" * 4),
+    ):
         assert "SECRET" not in repr(channel) and "U0VDUkVU" not in repr(channel)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.settings import SettingsError, channels, load, rules
+from monitor.settings import SECRETS, Settings, SettingsError, channels, load, rules
 
 TOML = """
 [channel.team]
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "vitals.toml").write_text(TOML)
     (tmp_path / "hook.url").write_text("https://hook.example/HUSH\n")
     monkeypatch.setenv("TEAM_URL", "https://hooks.example/services/HUSH")
-    monkeypatch.setenv("HOOK_SECRET", "whsec_SFVTSA==")
+    monkeypatch.setenv("HOOK_SECRET", "whsec_" + "SFVTSA" * 6)
     monkeypatch.setenv("VITALS_RULES", str(tmp_path / "vitals.toml"))
     return tmp_path
 
@@ -79,3 +79,24 @@ def test_a_route_to_nowhere_is_told(folder: Path) -> None:
     (folder / "vitals.toml").write_text('[[route]]\nchannels = ["webhook"]\n')
     with pytest.raises(SettingsError, match="a route names the channel webhook, and nothing sets it up"):
         built()
+
+
+@pytest.mark.parametrize("name", ["TOKEN", "DATABASE_URL", "SLACK_WEBHOOK_URL", "WEBHOOK_URL", "WEBHOOK_SECRET"])
+def test_a_secret_may_be_the_contents_of_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "secret"
+    file.write_text("https://hooks.example/HUSH\n")
+    monkeypatch.setenv(f"VITALS_{name}_FILE", str(file))
+    assert getattr(load(), name.lower()).get_secret_value() == "https://hooks.example/HUSH"
+    monkeypatch.setenv(f"VITALS_{name}", "https://hooks.example/variable")
+    assert getattr(load(), name.lower()).get_secret_value() == "https://hooks.example/variable"
+    monkeypatch.delenv(f"VITALS_{name}")
+    file.write_text(" \n")
+    with pytest.raises(SettingsError, match=rf"VITALS_{name}_FILE: .*secret is empty\."):
+        load()
+    file.unlink()
+    with pytest.raises(SettingsError, match=rf"VITALS_{name}_FILE: .*secret cannot be read: No such file"):
+        load()
+
+
+def test_no_other_setting_is_a_secret() -> None:
+    assert {name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)} == set(SECRETS)
