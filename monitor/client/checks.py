@@ -85,16 +85,21 @@ def check_names(field: str, values: Any) -> list[str]:
 
 
 def read_url(text: str) -> str | None:
-    """``text`` as the address of a collector, http:// before it where it names no scheme; None if it is none."""
+    """``text`` as the address of a collector, None if it is none. ``http://`` is put before a host that is plainly one: ``localhost``, one with a
+    port or a dot."""
     from urllib.parse import urlsplit
 
-    whole = text.strip() if "://" in text else f"http://{text.strip()}"
+    text = text.strip()
+    bare = "://" not in text
     try:
-        parts = urlsplit(whole)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and whole.isprintable() and " " not in whole
+        parts = urlsplit(f"http://{text}" if bare else text)
+        host, port = parts.hostname or "", parts.port
     except ValueError:
-        usable = False
-    return whole.rstrip("/") if usable else None
+        return None
+    usable = parts.scheme in ("http", "https") and host and port != 0 and text.isprintable() and " " not in text
+    if not usable or (bare and port is None and "." not in host and host != "localhost"):
+        return None
+    return parts.geturl().rstrip("/")
 
 
 def check_url(url: Any) -> str:

@@ -92,7 +92,7 @@ def test_an_address_may_lack_its_scheme(url: str, command: list[str], monkeypatc
 
 @pytest.mark.parametrize("command", [["runs"], ["alerts"], ["outcome", "r", "healthy"], ["spool", "send"]])
 def test_what_is_no_address_is_refused_by_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    for url in ("ftp://127.0.0.1", "http://", "my collector", "host:port"):
+    for url in ("ftp://127.0.0.1", "http://", "my collector", "collector", "host:port"):
         assert main([*command, "--url", url]) == 2
         told = capsys.readouterr().err
         assert told == f"vitals {command[0]}: {url!r} is not an address such as http://127.0.0.1:8900; name one with --url or VITALS_URL\n"

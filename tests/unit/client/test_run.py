@@ -104,6 +104,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"config": [1]}, "config must be a mapping such as a dict, not list"),
     ({"url": "ftp://localhost:8900"}, "is not an address such as http://127.0.0.1:8900; pass url= or set VITALS_URL"),
     ({"url": "my collector"}, "is not an address"),
+    ({"url": "collector"}, "is not an address"),
     ({"url": "http://:99"}, "is not an address"),
     ({"url": "http://x:99999"}, "is not an address"),
     ({"token": "a b"}, "the token holds characters"),
