@@ -35,7 +35,7 @@ test: check ## everything: checks, unit, Postgres, processes, Chromium
 	$(BIN)/python -m pytest tests/browser
 	$(BIN)/python -m pytest tests/e2e
 
-check: install ## format, lint, types, imports, unit tests; under a minute, needs no Postgres
+check: install ## format, lint, types, imports, unit tests; needs no Postgres
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

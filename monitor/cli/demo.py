@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         "demo",
         "Watch a small policy learn, another one collapse under a badly chosen bonus, and the alert arrive.",
         """
-vitals demo                     # stays up until Ctrl-C; about four minutes until the end of the story
+vitals demo                     # stays up until Ctrl-C; one to two minutes until the end of the story
 vitals demo --check             # the same without a person: one line of JSON, exit code 0 if the story came true
 vitals demo --seed 3 --port 9000""",
         run,

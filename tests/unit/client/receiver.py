@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import threading
 import time
@@ -71,7 +72,7 @@ class Receiver:
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """Clients that hang up are part of the tests."""
 
-        self.server = Server(("127.0.0.1", port), Handler)
+        self.server = _listening(lambda number: Server(("127.0.0.1", number), Handler), port)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
@@ -102,6 +103,15 @@ class Receiver:
         for connection in self.connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+def _listening(serve: Callable[[int], ThreadingHTTPServer], port: int) -> ThreadingHTTPServer:
+    """A server on ``port``, or on a free one below those of outgoing connections: there a client that asks a closed port again and again could be
+    given that very port and be connected to itself."""
+    for number in [port] if port else random.Random().sample(range(20_000, 32_000), 50):
+        with suppress(OSError):
+            return serve(number)
+    raise AssertionError(f"nothing could listen on {port or 'any of 50 ports'}")
 
 
 @contextmanager
