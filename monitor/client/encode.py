@@ -105,13 +105,20 @@ def rollout_line(step: int, ordinal: int, rollout: Any) -> bytes:
     given = dict(rollout) if isinstance(rollout, Mapping) else wire.spelled(rollout)
     if not isinstance(given, dict):
         given = {"turns": [("agent", str(rollout))]}
-    turns = [_turn(turn) for turn in given.get("turns") or ()]
+    turns, rewards, place = given.get("turns") or (), given.get("rewards") or {}, whole(given.get("ordinal", ordinal))
+    if isinstance(turns, str) or not isinstance(turns, Iterable):
+        raise ValueError(f"the turns of a rollout are a list of (role, text) pairs, not {turns!r:.40}")
+    if not isinstance(rewards, Mapping):
+        raise ValueError(f"the rewards of a rollout are a mapping of names to numbers, not {rewards!r:.40}")
+    if place is None:
+        raise ValueError(f"the ordinal of a rollout is a whole number, not {given['ordinal']!r:.40}")
+    turns = [_turn(turn) for turn in turns]
     fields = {
         "step": step,
-        "ordinal": given.get("ordinal", ordinal),
+        "ordinal": place,
         "pick": str(given.get("pick", "random")),
         "turns": _fit(turns),
-        "rewards": {str(name): number(value) for name, value in (given.get("rewards") or {}).items()},
+        "rewards": {str(name): number(value) for name, value in rewards.items()},
         "advantage": number(given.get("advantage")),
         "group": None if given.get("group") is None else str(given["group"]),
         "truncated": bool(given.get("truncated", False)),
@@ -124,7 +131,7 @@ def _turn(turn: Any) -> dict[str, str]:
         return {"role": str(turn.get("role", "agent")), "text": str(turn.get("text", ""))}
     if isinstance(turn, wire.Turn):
         return {"role": turn.role, "text": turn.text}
-    if isinstance(turn, str) or len(turn) != 2:
+    if not isinstance(turn, (tuple, list)) or len(turn) != 2:
         raise ValueError(f"a turn is a (role, text) pair, a mapping or a Turn, not {turn!r:.40}")
     role, text = turn
     return {"role": str(role), "text": str(text)}

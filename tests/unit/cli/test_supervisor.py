@@ -15,7 +15,7 @@ from monitor.cli.supervisor import Process, Supervisor
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

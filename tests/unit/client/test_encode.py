@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,3 +83,19 @@ def test_a_long_rollout_loses_its_middle() -> None:
 def test_events_carry_what_json_can_and_the_rest_as_text() -> None:
     event = json.loads(encode.event_line(1.0, "regime", 5, {"lr": math.inf, "what": object, "deep": {"a": (1, 2)}})[1:])
     assert event["detail"]["lr"] == "Infinity" and event["detail"]["deep"] == {"a": [1, 2]} and "object" in event["detail"]["what"]
+
+
+@pytest.mark.parametrize(
+    ("rollout", "sentence"),
+    [
+        ({"turns": "hello"}, r"the turns of a rollout are a list of \(role, text\) pairs, not 'hello'"),
+        ({"turns": 5}, "the turns of a rollout are a list"),
+        ({"turns": ["hello"]}, r"a turn is a \(role, text\) pair, a mapping or a Turn, not 'hello'"),
+        ({"turns": [("agent", "hi", "there")]}, "a turn is a"),
+        ({"turns": [("agent", "hi")], "rewards": [1.0]}, r"the rewards of a rollout are a mapping of names to numbers, not \[1.0\]"),
+        ({"turns": [("agent", "hi")], "ordinal": 1.5}, "the ordinal of a rollout is a whole number, not 1.5"),
+    ],
+)
+def test_a_rollout_that_cannot_be_sent_says_what_to_pass(rollout: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        encode.rollout_line(0, 0, rollout)

@@ -23,9 +23,19 @@ from tests.unit.client.receiver import Receiver, Reply, eventually, receiving
 NOWHERE = "http://127.0.0.1:9"
 
 
+BEGIN = """
+import monitor.client, os, pathlib, sys, time, signal
+
+def written(text):
+    return any(text.encode() in path.read_bytes() for path in pathlib.Path(os.environ["VITALS_SPOOL_DIR"]).rglob("*-0*") if path.is_file())
+
+"""
+"""What a child process begins with; ``written`` tells whether a row has reached the spool."""
+
+
 def child(body: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A process of its own that runs ``body`` with the SDK imported."""
-    program = "import monitor.client, os, sys, time, signal\n" + textwrap.dedent(body)
+    program = BEGIN + textwrap.dedent(body)
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ | variables, timeout=60)
 
 
@@ -152,7 +162,7 @@ def test_a_collector_that_is_down_is_one_warning_and_its_rows_are_sent_by_the_ne
     run = monitor.client.start("p", "n", url=url)
     run.log({"x": 1.0})
     eventually(lambda: "no collector takes data" in capsys.readouterr().err)
-    run.finish(timeout=0.5)
+    run.finish(timeout=3)
     assert "'vitals spool send' sends them" in capsys.readouterr().err
     assert run.stats.pending == 1 and run.url is None
     (waiting,) = leftovers.status(spool_root)
@@ -242,7 +252,7 @@ def test_each_argument_that_cannot_be_used_is_told_by_name_with_the_remedy(colle
         "a row was left out: hists must be a mapping such as {'adv.hist': [0, 3, ...]}, not list",
         "'adv.hist' is left out of a row: it holds a count that is negative or too large",
         "a rollout was left out: rollouts must be a list of Rollout objects or mappings, not dict",
-        "a rollout was left out: a turn is a (role, text) pair, a mapping or a Turn, not 'h'",
+        "a rollout was left out: the turns of a rollout are a list of (role, text) pairs, not 'hello'",
         "an event was left out: the kind of an event must be a word such as 'checkpoint', not ''",
         "minutes must be a number of minutes above 0, not nan; the silence of 'why' was not announced",
         "on takes a request and what to call for it, not 'stop' and 'save'",
@@ -339,7 +349,7 @@ def test_the_end_of_the_process_finishes_its_runs(collector: Receiver) -> None:
 
 
 def test_the_end_of_the_process_does_not_wait_long_for_a_collector_that_is_down(spool_root: Path) -> None:
-    done = child("monitor.client.start('p', 'n').log({'x': 1.0})", VITALS_URL=NOWHERE, VITALS_EXIT_TIMEOUT_S="0.5")
+    done = child("monitor.client.start('p', 'n').log({'x': 1.0})", VITALS_URL=NOWHERE, VITALS_EXIT_TIMEOUT_S="3")
     assert done.returncode == 0 and "'vitals spool send' sends them" in done.stderr
     assert [one.rows for one in leftovers.status(spool_root)] == [1]
 
@@ -351,7 +361,7 @@ def test_a_killed_process_loses_nothing_that_reached_the_spool_and_its_successor
         for step in range(5): run.log({"x": step})
         while run.stats.sent < 5: time.sleep(0.01)
         run.log({"x": 5})
-        time.sleep(0.6)
+        while not written('"x":5'): time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
         """
     )
@@ -369,7 +379,7 @@ def test_rows_of_a_killed_attempt_arrive_before_the_next_attempt_opens(spool_roo
         """
         run = monitor.client.start("p", "n")
         run.log({"x": 0})
-        time.sleep(0.6)
+        while not written('"x":0'): time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
         """,
         VITALS_URL=NOWHERE,
