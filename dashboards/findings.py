@@ -81,6 +81,8 @@ def values(heads: Sequence[Any], metrics: Sequence[str], outcomes: Sequence[Mapp
         unit = described.unit if described.unit not in ("-", "fraction") else ""
         title = [described.title, " ", html.Span(f"{TITLES[described.organ]}{', ' if unit else ''}{unit}", className="dim small")]
         rows.append(html.Tr([html.Th(title, scope="row"), *told]))
+    if not rows:
+        return html.Div([html.H2("Values"), html.P("None of these runs has logged a key metric.", className="dim")], className="block")
     note = html.P("Mean of the last 10 points, below it the best; each with its distance from the baseline.", className="dim")
     return html.Div([html.H2("Values"), note, _scroll(html.Th("Metric", scope="col"), heads, rows, "Values")], className="block")
 

@@ -11,6 +11,7 @@ import shutil
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 HERE = Path(__file__).parent
 SETTLE_MS = 2500
@@ -22,10 +23,11 @@ def main() -> None:
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
-    runs = [run["run"] for run in read(f"{arguments.address}/api/v1/runs")["runs"]]
+    listed = read(f"{arguments.address}/api/v1/runs")["runs"]
+    runs = [run["run"] for run in listed]
     incidents = [incident["uid"] for incident in read(f"{arguments.address}/api/v1/incidents?run={runs[0]}")]
     shots = [("fleet", "/", 500), ("run", f"/run/{runs[0]}", 1500), ("alerts", "/alerts", 1100), ("deliveries", "/deliveries", 900)]
-    shots.append(("settings", "/settings", 1500))
+    shots += [("settings", "/settings", 1500), ("project", f"/project/{quote(listed[0]['project'], safe='')}", 900)]
     if len(runs) > 1:
         shots.append(("compare", f"/compare?runs={runs[1]},{runs[0]}", 1500))
     if incidents:

@@ -265,6 +265,7 @@ window.vitals = (function () {
     if (url.origin !== location.origin || !url.pathname.startsWith(base) || url.pathname.startsWith("/api/") || url.pathname === "/login" || (url.pathname === location.pathname && url.hash)) return;
     event.preventDefault();
     if (link.dataset.set) put(JSON.parse(link.dataset.set));
+    else if (link.getAttribute("href") === "") location.reload();
     else if (url.href !== location.href) go(url.href);
   });
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -50,19 +51,22 @@ KEY = (
 MOST_REWARDS = 8
 
 Curves = series.Curves
+log = logging.getLogger(__name__)
 
 
 async def view(house: House, parts: list[str], query: Query) -> Any:
     """The page for the runs in the address."""
-    uids = [uid for uid in query.get("runs", "").split(",") if uid][:MOST]
+    asked = list(dict.fromkeys(uid for uid in query.get("runs", "").split(",") if uid))
+    uids = asked[:MOST]
     async with house.engine.connect() as conn:
         runs = await queries.find_runs(conn, uids)
         logged = [await series.metric_names(conn, run.id, run.seq) for run in runs]
         begins = {run.uid: [[each.segment, each.first_step or 0] for each in await queries.segments(conn, run.id)] for run in runs}
     head = html.Div([html.H1("Compare")], className="head")
+    left_out = _left_out(asked, runs)
     if len(runs) < 2:
         text = html.P(["Mark two or more runs in the ", html.A("fleet", href=house.base), " and press Compare."])
-        return html.Div([head, empty("Choose at least two runs", text)], className="view", **{"data-page": "compare-empty"})
+        return html.Div([head, empty("Choose at least two runs", *left_out, text)], className="view", **{"data-page": "compare-empty"})
     everything = query.get("all") == "1"
     names = list(dict.fromkeys(name for each in logged for name in each))
     charts = _charts(names, runs, everything)
@@ -71,6 +75,7 @@ async def view(house: House, parts: list[str], query: Query) -> Any:
     return html.Div(
         [
             head,
+            *left_out,
             _legend(house, query, runs, base, lines),
             html.Section(html.Div("Comparing", className="loading"), id="compare-findings", **{"aria-label": "Where they part"}),
             _tools(query, runs, everything),
@@ -100,25 +105,42 @@ def register(app: Dash, house: House) -> None:
 
     @callback(app, Output("compare-findings", "children"), Input("compare-ask", "data"), State("url", "search"))
     async def compared(uids: list[str], search: str | None) -> Any:
-        query = dict(parse_qsl((search or "").lstrip("?")))
-        async with house.engine.connect() as conn:
-            runs = await queries.find_runs(conn, uids)
-            metrics = key_metrics([name for run in runs for name in await series.metric_names(conn, run.id, run.seq)], runs)
-            curves = [await _curves(conn, run, metrics) for run in runs]
-            settings = [settings_of(run, await queries.events(conn, run.id, kind="regime")) for run in runs]
-        if not runs:
-            return []
-        base = runs.index(_baseline(runs, query))
-        found = await asyncio.to_thread(_partings, metrics, curves, base)
-        slots = _slots(runs, grouping.lines(runs, _group(runs, query)))
-        heads = [findings.head(run, slot, place == base) for place, (run, slot) in enumerate(zip(runs, slots, strict=True))]
-        outcomes = [{name: outcome(name, each[name]) for name in metrics if name in each} for each in curves]
-        return [
-            findings.differences(heads, settings),
-            findings.parting(runs, base, found),
-            findings.values(heads, metrics, outcomes, base),
-            findings.across(house, runs, slots, settings, outcomes),
-        ]
+        try:
+            return await _found(house, uids, dict(parse_qsl((search or "").lstrip("?"))))
+        except Exception:
+            log.exception("%s could not be compared", uids)
+            again = html.P([html.A("Try again", href=""), "; the collector's log says more. The curves below do not depend on it."])
+            return html.Div([html.H2("The runs could not be compared"), again], className="block")
+
+
+async def _found(house: House, uids: Sequence[str], query: Query) -> Any:
+    async with house.engine.connect() as conn:
+        runs = await queries.find_runs(conn, uids)
+        metrics = key_metrics([name for run in runs for name in await series.metric_names(conn, run.id, run.seq)], runs)
+        curves = [await _curves(conn, run, metrics) for run in runs]
+        settings = [settings_of(run, await queries.events(conn, run.id, kind="regime")) for run in runs]
+    if not runs:
+        return []
+    base = runs.index(_baseline(runs, query))
+    found = await asyncio.to_thread(_partings, metrics, curves, base)
+    slots = _slots(runs, grouping.lines(runs, _group(runs, query)))
+    heads = [findings.head(run, slot, place == base) for place, (run, slot) in enumerate(zip(runs, slots, strict=True))]
+    outcomes = [{name: outcome(name, each[name]) for name in metrics if name in each} for each in curves]
+    return [
+        findings.differences(heads, settings),
+        findings.parting(runs, base, found),
+        findings.values(heads, metrics, outcomes, base),
+        findings.across(house, runs, slots, settings, outcomes),
+    ]
+
+
+def _left_out(asked: Sequence[str], runs: Sequence[RunView]) -> list[Any]:
+    """Which of the runs in the address are not compared, and why."""
+    here = {run.uid for run in runs}
+    gone = [uid for uid in asked[:MOST] if uid not in here]
+    told = [f"This collector holds no run {', '.join(gone)}."] if gone else []
+    told += [f"The first {MOST} of {len(asked):,} runs are compared."] if len(asked) > MOST else []
+    return [html.P(each, className="dim") for each in told]
 
 
 def key_metrics(logged: Sequence[str], runs: Sequence[RunView]) -> list[str]:

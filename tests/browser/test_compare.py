@@ -104,6 +104,26 @@ def test_fewer_than_two_runs_say_how_to_choose(site: Any, visit: Visit) -> None:
     assert "Mark two or more runs" in page.inner_text(".empty")
 
 
+def test_runs_that_are_not_compared_are_named(site: Any, visit: Visit) -> None:
+    page = visit(site, "/compare?runs=learns,nobody,goblin-bonus")
+    page.get_by_text("This collector holds no run nobody.").wait_for()
+    assert page.locator(".run-chip").count() == 2
+    page.goto(f"{site.url}/compare?runs=learns,nobody")
+    page.get_by_text("This collector holds no run nobody.").wait_for()
+    page.goto(f"{site.url}/compare?runs=waits,{','.join(f'r{i}' for i in range(30))}")
+    page.get_by_text("The first 20 of 31 runs are compared.").wait_for()
+
+
+def test_findings_that_fail_say_so_and_can_be_tried_again(site: Any, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("dashboards.pages.compare._curves", None)
+        page = visit(site, "/compare?runs=learns,goblin-bonus")
+        page.get_by_role("heading", name="The runs could not be compared").wait_for()
+        page.locator("#chart-m-reward-task-mean .main-svg").first.wait_for()
+    page.get_by_role("link", name="Try again").click()
+    page.get_by_role("heading", name="Where they part").wait_for()
+
+
 def test_settings_that_are_nested_or_changed_while_running_differ(site: Any, visit: Visit) -> None:
     page = visit(site, "/compare?runs=sweep-0.005-0,sweep-bonus")
     page.get_by_role("heading", name="What differs in the set-up").wait_for()
