@@ -31,6 +31,9 @@ vitals.charts = (function () {
   }
   document.addEventListener("vitals-theme", () => { palette = null; });
 
+  /** Behind more lines than these an envelope cannot be told from the next one's, and costs two traces each. */
+  const MOST_ENVELOPES = 5;
+
   /** Passed, mixed, failed. */
   const OUTCOMES = ["--healthy", "--dim", "--critical"];
 
@@ -367,7 +370,7 @@ vitals.charts = (function () {
       const look = { name, line: { color: colour, width: this.spec.kind === "stack" ? 0.5 : this.width(view, template, run), dash: this.beside && template.meta.beside ? "dot" : dash }, mode: curve.x.length === 1 ? "markers" : short && dash === "solid" ? "lines+markers" : "lines", marker: { size: 4, color: colour } };
       if (this.spec.kind === "stack") return [this.trace(view, run, template, curve, { ...look, mode: "lines", fillcolor: veil(colour, 0.55), stackgroup: `all${run}` })];
       const x = curve.x.map((step) => view.toX(run, step));
-      if (curve.low && (single || view.smooth < 2)) {
+      if (curve.low && (single || (view.smooth < 2 && view.lines.length <= MOST_ENVELOPES))) {
         const edge = { yaxis: this.beside && template.meta.beside ? "y3" : "y", type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip", showlegend: false, connectgaps: false };
         drawn.push({ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: veil(colour, single ? 0.2 : 0.12) });
       }
