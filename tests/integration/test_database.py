@@ -56,7 +56,7 @@ async def test_a_newer_schema_is_refused(database_url: str) -> None:
 @pytest.mark.parametrize("port", ["1"])
 async def test_nobody_answers(port: str) -> None:
     async with database.opened(f"postgresql://someone@127.0.0.1:{port}/nothing") as engine:
-        with pytest.raises(database.DatabaseUnreachable, match=r"127\.0\.0\.1.*nothing"):
+        with pytest.raises(database.DatabaseUnreachable, match=r"nothing at 127\.0\.0\.1"):
             await database.require_current(engine)
 
 
