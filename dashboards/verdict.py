@@ -89,10 +89,7 @@ def _bar(alert: AlertView, last: int) -> Any:
 def facts(finding: Mapping[str, Any], *, folded: bool = True) -> Any:
     """Evidence, likely cause and first remedy; the numbers and what would refute the finding, ``folded`` away or not."""
     front = [("Evidence", finding.get("evidence"), None), ("Likely cause", finding.get("cause"), None), ("Do first", finding.get("advice"), "remedy")]
-    judged = {"Evidence": html.Span(f" Judged at step {finding['step']:,}.", className="dim")} if finding.get("step") is not None else {}
-    told: list[Any] = [
-        html.Div([html.Dt(label), html.Dd([_sentence(text), judged.get(label)])], className=name) for label, text, name in front if text
-    ]
+    told: list[Any] = [html.Div([html.Dt(label), html.Dd(_sentence(text))], className=name) for label, text, name in front if text]
     more = _numbers(finding)
     if finding.get("refutation"):
         more.append(html.Div([html.Dt("Refuted if"), html.Dd(finding["refutation"])]))

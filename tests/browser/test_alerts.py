@@ -44,7 +44,7 @@ def test_each_alert_says_since_when_and_at_which_step_it_was_judged(site: Any, v
     for each in found:
         words = " ".join(page.locator(f"#alert-{each['id']}").text_content().split())
         assert f"step {min(each['finding']['since_step'], each['opened_step'])} to now" in words
-        assert f"Judged at step {each['finding']['step']}." in words
+        assert f"Step {each['finding']['step']}: " in words and f"at step {each['finding']['step']} " in words
 
 
 def test_a_long_reason_why_a_message_did_not_arrive_fits_a_phone(site: Any, visit: Visit) -> None:

@@ -82,11 +82,14 @@ def test_what_an_alert_explains_follows_it_however_new_it_is() -> None:
 
 
 def test_the_banner_tells_evidence_and_remedy_in_the_order_it_began() -> None:
-    alerts = [an_alert("late", opened=40, advice="second"), an_alert("early", opened=35, since=31, evidence="KL 1.2", step=1036, advice="first")]
+    alerts = [
+        an_alert("late", opened=40, advice="second"),
+        an_alert("early", opened=35, since=31, evidence="KL 1.2", step=1036, value=1.2, advice="first"),
+    ]
     run = a_run(verdict={"state": "critical", "sentence": "early, since step 31.", "organs": {"pace": {"state": "healthy", "sentence": "fine"}}})
     told = text_of(verdict.banner(run, [*alerts, an_alert("gone", opened=5, resolved=9)]))
     assert told.index("Critical") < told.index("early, since step 31.") < told.index("KL 1.2") < told.index("first") < told.index("step  31")
-    assert "Judged at step 1,036." in told
+    assert "at step 1,036 1.2" in " ".join(told.split())
     assert told.index("step  31") < told.index("step  40") and "gone" not in told and "fine" in told
 
 
