@@ -15,6 +15,8 @@
   const SPARK_EVERY_MS = 10000;
   const GROUPS = { project: (run) => [run.project], tag: (run) => (run.tags.length ? run.tags : [""]), algorithm: (run) => [run.algorithm ? run.algorithm.toUpperCase() : ""] };
   const UNNAMED = { tag: "No tag", algorithm: "No algorithm named" };
+  /** Events after which the address may be another one: the way back, and links of the router, which does not notice what we wrote there. */
+  const MOVED = ["popstate", "_dashprivate_pushstate"];
   const FILTERS = ["q", "project", "state", "tag"];
 
   /** Names in a parameter of the address, which may hold commas. */
@@ -120,7 +122,7 @@
       this.root.addEventListener("keydown", (event) => this.key(event));
       this.ages = setInterval(() => this.writeAges(), 1000);
       this.back = () => { if (location.pathname === v.base) this.restore(); };
-      addEventListener("popstate", this.back);
+      for (const kind of MOVED) addEventListener(kind, this.back);
       this.restore();
     }
 
@@ -147,7 +149,7 @@
     }
 
     stop() {
-      removeEventListener("popstate", this.back);
+      for (const kind of MOVED) removeEventListener(kind, this.back);
       clearInterval(this.ages);
       this.watch.disconnect();
     }

@@ -123,6 +123,12 @@ def test_a_view_is_saved_under_a_name_and_comes_back_with_all_of_its_state(site:
     page.wait_for_selector(".group-row")
     assert shown(page) == held and page.input_value("#fleet-search") == "demo"
 
+    page.get_by_role("link", name="Fleet", exact=True).click()
+    page.wait_for_function("!document.querySelector('.group-row') && document.querySelector('[data-run=goblin-bonus]')")
+    assert page.input_value("#fleet-search") == "" and page.url.endswith("/")
+    page.go_back()
+    page.wait_for_selector(".group-row")
+
     page.select_option("#fleet-group", "algorithm")
     page.locator("#fleet-views > summary", has_text="the <b>rest</b>, changed").wait_for()
     assert "fold=" not in page.url
