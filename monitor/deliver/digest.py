@@ -21,7 +21,7 @@ LINES = 10
 class Digest:
     """``entries`` in the order in which they happened; ``collected`` says that they were gathered on purpose, not because there were too many.
 
-    ``link`` is the page that lists all of them.
+    ``link`` is the page of what is open, ``own_link`` the one that names every change of this digest with its incident.
     """
 
     uid: str
@@ -29,6 +29,7 @@ class Digest:
     entries: tuple[Entry, ...]
     link: str = ""
     collected: bool = False
+    own_link: str = ""
 
     story = ""
     standing = ""
@@ -39,7 +40,7 @@ class Digest:
 
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
-        return (("Open the alerts", self.link),) if self.link else ()
+        return tuple((words, link) for words, link in (("Open the alerts", self.link), ("Every change of this digest", self.own_link)) if link)
 
     @property
     def state(self) -> str:

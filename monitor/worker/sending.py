@@ -97,7 +97,8 @@ def failed(due: Due | Gathered, error: TransportError, policy: Policy, dice: flo
 
 def together(gathered: Gathered, link: str) -> Digest:
     """The message of a leased digest."""
-    return Digest(gathered.uid, gathered.at, gathered.members, f"{link}/alerts" if link else "", gathered.collected)
+    pages = (f"{link}/alerts", f"{link}/deliveries?message={gathered.uid}") if link else ("", "")
+    return Digest(gathered.uid, gathered.at, gathered.members, pages[0], gathered.collected, pages[1])
 
 
 def compose(due: Due, link: str) -> Message:

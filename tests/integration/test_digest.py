@@ -64,6 +64,8 @@ async def test_a_thousand_incidents_at_once_reach_nobody_more_than_once_a_second
         engine, select(digest.c.uid, func.count().label("n")).join(delivery, delivery.c.digest_id == digest.c.id).group_by(digest.c.uid)
     )
     sizes = {str(row["uid"]): row["n"] for row in stored}
+    (named,) = re.findall(rf"{LINK}/deliveries\?message=([0-9a-f-]+)", big)
+    assert sizes[named] == max(counts)
     for body in bodies:
         if body["type"] == "alert.digest":
             async with engine.connect() as conn:

@@ -42,7 +42,7 @@ def messages(draw: Any) -> Message:
 
 @st.composite
 def digests(draw: Any) -> Digest:
-    return Digest(UID, AT, tuple(draw(st.lists(entries, min_size=1, max_size=30))), draw(links), draw(st.booleans()))
+    return Digest(UID, AT, tuple(draw(st.lists(entries, min_size=1, max_size=30))), draw(links), draw(st.booleans()), draw(links))
 
 
 trials = st.builds(Trial, st.just(UID), st.just(AT), words, links)
