@@ -84,6 +84,8 @@ The task reward had halved at step {damage}.
 
 ## How long it takes
 
+On two cores, beside the collector and the worker:
+
 | what | clicks | until it was on the screen | words to read there |
 |---|---|---|---|
 {table}
