@@ -84,7 +84,8 @@ def change_point(x: Sequence[float]) -> int:
     total, best, at, left = sum(x), -1.0, 0, 0.0
     for i in range(1, n):
         left += x[i - 1]
-        gain = left * left / i + (total - left) ** 2 / (n - i)
+        right = total - left
+        gain = left * left / i + right * right / (n - i)
         if gain > best:
             best, at = gain, i
     return at
