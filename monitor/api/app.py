@@ -17,15 +17,20 @@ from starlette.responses import JSONResponse, Response
 from monitor import wire
 from monitor.api import backtest, channels, control, errors, export, incidents, ingest, live, prometheus, reads
 from monitor.api.auth import Guard
+from monitor.api.repeats import Repeated, Repeats
 from monitor.settings import Settings
 from monitor.store import census, presence
 from monitor.store.database import DatabaseUnreachable, head, transaction
 from monitor.store.rollups import Upkeep
 
 
-def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
-    """The application for ``settings.role``. It keeps the rollups up while it runs and disposes of ``engine`` when it ends."""
-    intake, upkeep = prometheus.Intake(), Upkeep(engine)
+def build(settings: Settings, engine: AsyncEngine, reading: AsyncEngine | None = None) -> FastAPI:
+    """The application for ``settings.role``. It keeps the rollups up while it runs and disposes of its engines when it ends.
+
+    ``reading`` has connections of its own, so that batches need not wait for those of pages; by default there is but one engine.
+    """
+    reading = engine if reading is None else reading
+    intake, upkeep, repeats = prometheus.Intake(), Upkeep(engine), Repeats()
     collects = settings.role in ("all", "collector")
 
     @contextlib.asynccontextmanager
@@ -38,9 +43,11 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await engine.dispose()
+            await reading.dispose()
 
     app = FastAPI(title="rlvitals", version=_version(), lifespan=life, docs_url=None, redoc_url=None, openapi_url=f"{wire.API}/openapi.json")
     errors.install(app, intake)
+    app.add_middleware(Repeated, repeats=repeats)
     app.add_middleware(Guard, settings=settings)
     _add_own_state(app, engine, intake)
     if collects:
@@ -49,9 +56,9 @@ def build(settings: Settings, engine: AsyncEngine) -> FastAPI:
     app.include_router(control.build_router(engine), prefix=wire.API)
     app.include_router(incidents.build_router(engine), prefix=wire.API)
     app.include_router(backtest.build_router(settings, engine), prefix=wire.API)
-    app.include_router(live.build_router(engine), prefix=wire.API)
-    app.include_router(reads.build_router(engine), prefix=wire.API)
-    app.include_router(export.build_router(engine), prefix=wire.API)
+    app.include_router(live.build_router(reading, repeats), prefix=wire.API)
+    app.include_router(reads.build_router(reading, repeats), prefix=wire.API)
+    app.include_router(export.build_router(reading), prefix=wire.API)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -7,11 +7,12 @@ import time
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor import wire
-from monitor.api.live import MAX_METRICS, encode, reply, split
+from monitor.api.live import MAX_METRICS, SHARED_S, encode, reply, split
+from monitor.api.repeats import Repeats
 from monitor.metrics import HISTOGRAM_BY_NAME
 from monitor.store import heat, incidents, normal, presence, queries, receipts, series
 
@@ -23,7 +24,7 @@ DAY_S = 86_400.0
 SPARKS = ("reward.task.mean", "entropy.mean", "kl_ref.k3")
 
 
-def build_router(engine: AsyncEngine) -> APIRouter:
+def build_router(engine: AsyncEngine, repeats: Repeats) -> APIRouter:
     """Every read route, to be included under ``/api/v1``."""
     router = APIRouter(tags=["read"])
 
@@ -48,12 +49,13 @@ def build_router(engine: AsyncEngine) -> APIRouter:
     @router.get(
         "/pulse", summary="Incidents and alerts that are open, receivers that take nothing, and a stamp that changes with all that and with notes"
     )
-    async def pulse() -> Response:
+    async def pulse(request: Request) -> Response:
         async with engine.connect() as conn:
             ill = [jsonable(each) for each in await receipts.channels(conn) if each["state"] != "ok"]
             told = {"incidents": await incidents.count_unresolved(conn), "alerts": await queries.count_open_alerts(conn)}
             stamp = await queries.alert_stamp(conn)
-        return reply({"now": time.time(), **told, "channels": ill, "stamp": stamp})
+        answer = reply({"now": time.time(), **told, "channels": ill, "stamp": stamp})
+        return repeats.keep(request, answer, time.monotonic() + SHARED_S)
 
     @router.get("/presence", summary="Silence that runs have announced, and when in the last day collector or worker were down")
     async def present() -> Response:
@@ -84,7 +86,7 @@ def build_router(engine: AsyncEngine) -> APIRouter:
         metrics: str = Query(max_length=20000),
         first: int | None = None,
         last: int | None = None,
-        points: int = Query(series.POINTS, ge=10, le=20000),
+        points: int | None = Query(None, description="how many at most; by default what a chart shows", ge=10, le=20000),
     ) -> Response:
         names = split(metrics)[:MAX_METRICS]
         async with engine.connect() as conn:

@@ -35,12 +35,12 @@ def application(settings: Settings) -> FastAPI:
     from monitor.api import app
     from monitor.store import database
 
-    engine = database.create_engine(stack.database_url(settings))
-    api = app.build(settings, engine)
+    engine, reading = (database.create_engine(stack.database_url(settings), application=name) for name in ("rlvitals", "rlvitals pages"))
+    api = app.build(settings, engine, reading)
     if settings.role != "collector":
         import dashboards.app
 
-        dashboards.app.attach(api, engine, settings)
+        dashboards.app.attach(api, reading, settings)
     return api
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import ColumnElement, case, func
+from collections.abc import Sequence
 
 TINY = 1e-290
 """Smaller values count as zero in a mean: dividing them could underflow."""
@@ -13,11 +11,21 @@ HUGE = 1.7e308
 """Larger values count as this much in a mean."""
 
 
-def mean(value: ColumnElement[Any], count: ColumnElement[Any], size: float) -> ColumnElement[Any]:
-    """The aggregate mean of ``value``, each standing for ``count`` measurements, of which there are at most ``size`` in a group.
+def mean(value: str, count: str, size: float) -> str:
+    """SQL of the aggregate mean of ``value``, each standing for ``count`` measurements, of which there are at most ``size`` in a group.
 
     NULL where there are none. Rows whose ``count`` is NULL or 0 do not enter, so it also serves as the filter.
     """
-    bounded = case((func.abs(value) < TINY, 0.0), else_=func.greatest(-HUGE, func.least(HUGE, value)))
-    total = func.sum(count).filter(count > 0)
-    return func.sum(bounded / size * count).filter(count > 0) * (size / func.nullif(total, 0))
+    bounded = f"CASE WHEN abs({value}) < {TINY} THEN 0 ELSE greatest({-HUGE}, least({HUGE}, {value})) END"
+    enter = f"FILTER (WHERE {count} > 0)"
+    return f"sum({bounded} / CAST({size} AS float8) * {count}) {enter} * (CAST({size} AS float8) / nullif(sum({count}) {enter}, 0))"
+
+
+def plain_mean(values: Sequence[float], size: float) -> float | None:
+    """What :func:`mean` gives for finite ``values`` in the order of their rows, each counted once; None without any."""
+    if not values:
+        return None
+    total = 0.0
+    for value in values:
+        total += 0.0 if abs(value) < TINY else max(-HUGE, min(HUGE, value)) / size
+    return total * (size / len(values))

@@ -108,7 +108,7 @@ async def test_polls_add_up_to_the_whole(engine: AsyncEngine) -> None:
         last = max(story.kept[0])
         await story.send(last + 1, last + 14)
         async with engine.connect() as conn:
-            told = await series.changes(conn, story.id, NAMES, since=seen, upto=await story.seq(), width=width)
+            [told] = await series.changes(conn, [series.Span(story.id, seen, await story.seq(), width)], NAMES)
         assert told is not None
         changed, held = told
         assert held <= set(NAMES)
@@ -131,8 +131,9 @@ async def test_an_old_cursor_is_told_to_read_everything(engine: AsyncEngine) -> 
     await story.send(0, 1500)
     await story.send(1500, 2300)
     async with engine.connect() as conn:
-        assert await series.changes(conn, story.id, NAMES, since=0, upto=await story.seq(), width=1) is None
-        assert await series.changes(conn, story.id, NAMES, since=await story.seq(), upto=await story.seq(), width=1) == ({}, set())
+        seq = await story.seq()
+        spans = [series.Span(story.id, 0, seq, 1), series.Span(story.id, seq, seq, 1)]
+        assert await series.changes(conn, spans, NAMES) == [None, ({}, set())]
 
 
 async def test_a_window_and_the_clock(engine: AsyncEngine) -> None:
@@ -156,5 +157,5 @@ async def test_at_which_step_a_run_was(engine: AsyncEngine) -> None:
 
 
 def test_widths() -> None:
-    assert [series.width_for(0, last) for last in (0, 999, 1000, 1999, 2000, 999_999)] == [1, 1, 2, 2, 4, 1024]
+    assert [series.width_for(0, last) for last in (0, 999, 1000, 1999, 2000, 999_999)] == [1, 1, 4, 4, 8, 2048]
     assert [series.level_for(width) for width in (1, 4, 8, 32, 64, 512, 4096, 2**20)][:6] == [0, 0, 1, 1, 2, 3]
