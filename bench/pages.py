@@ -1,6 +1,7 @@
 """How long the pages take to be drawn, next to Trackio and MLflow on the same machine, and what a page costs while it is open.
 
-    python -m bench.pages                    # run, compare and fleet page; 50 open pages of 12 charts and 6 runs, and a browser's frames
+    python -m bench.pages                    # run, compare and fleet page; 50 open pages of 12 charts and 6 runs, and a browser's frames;
+                                             # how long batches take while people open pages
     python -m bench.pages --peers            # also Trackio and MLflow, in an environment of their own, made on first use
 
 Headless Chromium, a new page for each of ``--rounds`` visits, times from the start of the navigation, medians. ``drawn`` is when every chart asked
@@ -41,6 +42,7 @@ FLEET, FLEET_ROWS = 500, 100
 COMPARED, COMPARED_STEPS = 10, 20_000
 BATCH = 2000
 TABS, LIVE_RUNS, LIVE_S = 50, 6, 30
+WRITERS, WRITE_EVERY_S, LOOKERS, OPEN_EVERY_S, INGEST_S = 6, 0.25, 4, 2.0, 20
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 
 OURS = "(n) => [...document.querySelectorAll('.plot')].filter((p) => p.querySelector('path.js-line[d]')).length >= n && performance.now()"
@@ -186,7 +188,7 @@ def live(found: Rig, visit: Visitor) -> None:
     sizes: list[int] = []
 
     def tab(number: int) -> int:
-        """Updates of one tab, every two seconds from a moment of its own."""
+        """Updates of one tab, every two seconds from a moment of its own; at every fifth it also asks for the pulse, as a page does."""
         updates, since = 0, ""
         with httpx.Client(base_url=found.url, headers={"Accept-Encoding": "gzip"}, timeout=60) as client:
             time.sleep(2.0 * number / TABS)
@@ -198,6 +200,8 @@ def live(found: Rig, visit: Visitor) -> None:
                     updates += 1
                     sizes.append(int(answer.num_bytes_downloaded))
                 since = answer.json()["cursor"]
+                if updates % 5 == 0:
+                    client.get("/api/v1/pulse")
                 time.sleep(max(0.0, 2.0 - (time.monotonic() - began)))
         return updates
 
@@ -270,7 +274,92 @@ def fleet_page(found: Rig, visit: Visitor) -> None:
     tell(case=f"fleet, {FLEET} runs", ours=round(visit.drawn(f"{found.url}/", FLEET_DRAWN, 50), 3))
 
 
-CASES = ("run", "compare", "fleet", "live")
+def fill(client: Any, part: str, inputs: Sequence[tuple[str, str, Any]], state: Sequence[tuple[str, str, Any]] = ()) -> None:
+    """Has Dash make a part of a page."""
+    given, known = ([{"id": name, "property": what, "value": value} for name, what, value in each] for each in (inputs, state))
+    changed = [f"{inputs[0][0]}.{inputs[0][1]}"]
+    body = {"output": f"{part}.children", "outputs": {"id": part, "property": "children"}, "inputs": given, "state": known, "changedPropIds": changed}
+    if "broken" in client.post("/_dash-update-component", json=body).raise_for_status().text:
+        sys.exit("a page could not be made")
+
+
+def open_page(client: Any, path: str, search: str, runs: Sequence[str]) -> None:
+    """What a browser asks for when it opens a page with charts: document, layout, the page itself, and the series of all its charts."""
+    client.get(path + search).raise_for_status()
+    client.get("/_dash-layout").raise_for_status()
+    inputs = [("url", "pathname", path), ("url", "search", search), ("redraw", "data", None)]
+    fill(client, "page", inputs)
+    if len(runs) > 1:
+        fill(client, "compare-findings", [("compare-ask", "data", list(runs))], [("url", "search", search)])
+    client.get("/api/v1/live", params={"run": ",".join(runs), "metrics": ",".join(NAMES), "new": "", "since": ""}).raise_for_status()
+
+
+def ingest_beside(found: Rig, steps: int) -> None:
+    """How long batches take to be stored with nobody looking, and while several people open pages of long runs one after the other."""
+    import httpx
+
+    progress(f"sending a run of {steps:,} steps and {COMPARED} of {COMPARED_STEPS:,}")
+    long, compared = f"opened-{steps}", [f"opened-{i}" for i in range(COMPARED)]
+    send(found, long, steps)
+    for run in compared:
+        send(found, run, COMPARED_STEPS)
+    writers = [f"written-{i}" for i in range(WRITERS)]
+    for run in writers:
+        send(found, run, 1, ended=False)
+    found.until(lambda: rolled_up(found), "the rollups", 900)
+    steps_of = dict.fromkeys(writers, 1)
+
+    def write(run: str) -> list[float]:
+        """Seconds that each of a run's batches took."""
+        took = []
+        with httpx.Client(base_url=found.url, timeout=60) as client:
+            end = time.monotonic() + INGEST_S
+            while time.monotonic() < end:
+                step = steps_of[run]
+                rows = [Row(step, time.time(), {name: value(m, step) for m, name in enumerate(NAMES)})]
+                body, began = to_json(Batch("a", step + 1, rows)), time.monotonic()
+                client.post(f"/api/v1/runs/{run}/batches", content=body, headers={"Content-Type": "application/json"}).raise_for_status()
+                took.append(time.monotonic() - began)
+                steps_of[run] += 1
+                time.sleep(max(0.0, WRITE_EVERY_S - took[-1]))
+        return took
+
+    def look(number: int, stop: threading.Event) -> int:
+        opened = 0
+        with httpx.Client(base_url=found.url, headers={"Accept-Encoding": "gzip"}, timeout=60) as client:
+            stop.wait(number * OPEN_EVERY_S / LOOKERS)
+            while not stop.is_set():
+                began = time.monotonic()
+                if (opened + number) % 2:
+                    open_page(client, f"/run/{long}", "", [long])
+                else:
+                    open_page(client, "/compare", f"?runs={','.join(compared)}", compared)
+                opened += 1
+                stop.wait(max(0.0, OPEN_EVERY_S - (time.monotonic() - began)))
+        return opened
+
+    def measure() -> list[float]:
+        with ThreadPoolExecutor(WRITERS) as pool:
+            return sorted(took for run in pool.map(write, writers) for took in run)
+
+    measure()
+    alone, stop = measure(), threading.Event()
+    with ThreadPoolExecutor(LOOKERS) as pool:
+        lookers = [pool.submit(look, number, stop) for number in range(LOOKERS)]
+        beside = measure()
+        stop.set()
+    p99 = [values[int(0.99 * len(values))] for values in (alone, beside)]
+    tell(
+        case=f"ingest of {WRITERS} runs while {LOOKERS} people open pages",
+        batches=len(beside),
+        pages_opened=sum(each.result() for each in lookers),
+        p50_ms=[round(1000 * median(values), 1) for values in (alone, beside)],
+        p99_ms=[round(1000 * value, 1) for value in p99],
+        ratio=round(p99[1] / p99[0], 2),
+    )
+
+
+CASES = ("run", "compare", "fleet", "live", "ingest")
 
 
 def main() -> None:
@@ -291,6 +380,8 @@ def main() -> None:
             fleet_page(found, visit)
         if "live" in arguments.only:
             live(found, visit)
+        if "ingest" in arguments.only:
+            ingest_beside(found, arguments.steps)
 
 
 if __name__ == "__main__":
