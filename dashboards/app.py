@@ -91,9 +91,17 @@ def _documents(api: FastAPI, app: Dash, house: House) -> None:
         status = 200 if await pages.exists(house, request.url.path) else 404
         token = set_current_request(request)
         try:
-            return HTMLResponse(app.index(), status)
+            return HTMLResponse(_early(app.index(), house, request.url.path), status)
         finally:
             reset_current_request(token)
+
+
+def _early(document: str, house: House, path: str) -> str:
+    """The document of a page with charts asks for Plotly itself: it is there when they are."""
+    if not path.startswith((f"{house.base}run/", f"{house.base}compare")):
+        return document
+    found = re.search('name="vitals-plotly" content="([^"]+)"', document)
+    return document.replace("</head>", f'<script id="plotly" async src="{found[1]}"></script>\n</head>', 1) if found else document
 
 
 def _own_routes(api: FastAPI, base: str) -> None:

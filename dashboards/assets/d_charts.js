@@ -3,14 +3,17 @@ vitals.charts = (function () {
   "use strict";
   const v = vitals;
 
-  /** Plotly is loaded when the first chart is, and only then. */
+  /** Plotly is loaded when the first chart is; documents of pages with charts ask for it themselves, long before. */
   let loading = null;
   function plotly() {
     loading ??= new Promise((resolve, reject) => {
-      const script = document.createElement("script");
+      if (window.Plotly) { resolve(window.Plotly); return; }
+      const early = document.getElementById("plotly");
+      const script = early || document.createElement("script");
+      script.addEventListener("load", () => resolve(window.Plotly));
+      script.addEventListener("error", () => { script.remove(); loading = null; reject(new TypeError("the chart library did not load")); });
+      if (early) return;
       script.src = v.meta("vitals-plotly");
-      script.onload = () => resolve(window.Plotly);
-      script.onerror = () => { loading = null; reject(new TypeError("the chart library did not load")); };
       document.head.append(script);
     });
     return loading;
@@ -31,8 +34,11 @@ vitals.charts = (function () {
   }
   document.addEventListener("vitals-theme", () => { palette = null; });
 
-  /** Behind more lines than these an envelope cannot be told from the next one's, and costs two traces each. */
+  /** Behind more lines than these an envelope cannot be told from the next one's, and costs a trace each. */
   const MOST_ENVELOPES = 5;
+
+  /** Between a label and its axis; and how many letters fit everywhere. */
+  const [GAP, SHORT] = [8, 4];
 
   /** Passed, mixed, failed. */
   const OUTCOMES = ["--healthy", "--dim", "--critical"];
@@ -64,6 +70,21 @@ vitals.charts = (function () {
       weight = keep * weight + (1 - keep);
       return sum / weight;
     });
+  }
+
+  /** The rim of what lies between the bounds of a curve's buckets, once around each stretch without a gap: one trace costs half of two. */
+  function outline(x, { low, high }, log) {
+    const [xs, ys] = [[], []];
+    const least = log ? high.reduce((least, y) => (y > 0 && y < least ? y : least), Infinity) : -Infinity;
+    for (let from = 0, to; from < low.length; from = to + 1) {
+      to = from;
+      while (to < low.length && low[to] != null && high[to] > (log ? 0 : -Infinity)) to += 1;
+      if (to === from) continue;
+      if (xs.length) { xs.push(null); ys.push(null); }
+      for (let i = from; i < to; i += 1) { xs.push(x[i]); ys.push(high[i]); }
+      for (let i = to - 1; i >= from; i -= 1) { xs.push(x[i]); ys.push(Math.max(low[i], least)); }
+    }
+    return { x: xs, y: ys };
   }
 
   /** Which part of an attempt a later one lived again: everything from the first step of any later attempt on. */
@@ -165,6 +186,7 @@ vitals.charts = (function () {
       this.visible = false;
       this.dirty = true;
       this.off = new Set();
+      this.margin = { l: 0, r: 0 };
       this.legend();
       this.sheet = v.sheets.foot(this);
       this.size = new ResizeObserver(() => { if (this.bound && this.plot.clientHeight !== this.height) { this.height = this.plot.clientHeight; window.Plotly.Plots.resize(this.plot); } });
@@ -203,9 +225,19 @@ vitals.charts = (function () {
       if (empty) return;
       await lib.react(this.plot, figure.data, figure.layout, { displayModeBar: false, responsive: true, showTips: false, doubleClick: false });
       if (!this.bound) this.bind(view);
+      await this.fit(lib);
       this.card.dataset.severity = this.ill(view);
       this.values(view);
       if (!this.sheet.hidden) v.sheets.table(this);
+    }
+
+    /** Margins that hold the widest label: a clipped one is another number. They grow and stay, so that charts do not jiggle. */
+    async fit(lib) {
+      const width = (axis) => Math.max(0, ...[...this.plot.querySelectorAll(`.${axis}tick text`)].map((label) => (label.textContent.length > SHORT ? label.getBoundingClientRect().width : 0)));
+      const wanted = { l: Math.ceil(width("y")) + GAP, r: this.beside ? Math.ceil(width("y3")) + GAP + 20 : 0 };
+      const change = {};
+      for (const side of ["l", "r"]) if (wanted[side] > Math.max(this.margin[side], this.plot.layout.margin[side])) change[`margin.${side}`] = this.margin[side] = wanted[side];
+      if (Object.keys(change).length) await lib.relayout(this.plot, change);
     }
 
     redraw() { this.dirty = true; this.view?.queue(this); }
@@ -371,8 +403,7 @@ vitals.charts = (function () {
       if (this.spec.kind === "stack") return [this.trace(view, run, template, curve, { ...look, mode: "lines", fillcolor: veil(colour, 0.55), stackgroup: `all${run}` })];
       const x = curve.x.map((step) => view.toX(run, step));
       if (curve.low && (single || (view.smooth < 2 && view.lines.length <= MOST_ENVELOPES))) {
-        const edge = { yaxis: this.beside && template.meta.beside ? "y3" : "y", type: "scatter", mode: "lines", x, line: { width: 0 }, hoverinfo: "skip", showlegend: false, connectgaps: false };
-        drawn.push({ ...edge, y: curve.low }, { ...edge, y: curve.high, fill: "tonexty", fillcolor: veil(colour, single ? 0.2 : 0.12) });
+        drawn.push({ yaxis: this.beside && template.meta.beside ? "y3" : "y", type: "scatter", mode: "lines", ...outline(x, curve, this.log), line: { width: 0 }, fill: "toself", fillcolor: veil(colour, single ? 0.2 : 0.12), hoverinfo: "skip", showlegend: false, connectgaps: false });
       }
       if (view.smooth > 1) {
         drawn.push(this.trace(view, run, template, curve, { ...look, mode: "lines", hoverinfo: "skip", hovertemplate: undefined, line: { color: veil(colour, 0.28), width: 1 } }));
@@ -388,12 +419,13 @@ vitals.charts = (function () {
       layout.font = { family: "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", size: 11, color: c.dim };
       layout.hoverlabel = { bgcolor: c.surface, bordercolor: c.border, font: { color: c.text, size: 12 } };
       layout.datarevision = view.revision;
+      layout.margin.l = Math.max(layout.margin.l, this.margin.l);
       if (layout.yaxis.type === "log" && !this.log) { layout.yaxis.type = "linear"; delete layout.yaxis.dtick; }
       const around = this.spec.kind === "lines" && !this.log && !this.beside ? this.around(view) : null;
       if (around) Object.assign(layout.yaxis, { autorange: false, range: around });
       if (this.beside) {
         layout.yaxis3.visible = true;
-        layout.margin.r = 40;
+        layout.margin.r = Math.max(40, this.margin.r);
         layout.yaxis3.title = { text: "auxiliary and total", font: { size: 10 }, standoff: 4 };
       }
       this.card.querySelectorAll(".legend [data-slot]").forEach((button, slot) => button.classList.toggle("dashes", Boolean(this.spec.figure.data[slot].meta.dashed || (this.beside && this.spec.figure.data[slot].meta.beside))));

@@ -3,6 +3,14 @@
   "use strict";
   const v = vitals;
   const HEAT_EVERY_MS = 8000;
+  const MARGIN = 120;
+  const FRAME_MS = 12;
+
+  /** Whether a card is in view or about to be: the first request asks for these, before the observer has looked. */
+  function near(card) {
+    const { top, bottom } = card.getBoundingClientRect();
+    return bottom > -MARGIN && top < innerHeight + MARGIN;
+  }
 
   class Board extends v.Viewport {
     constructor(root) {
@@ -23,7 +31,8 @@
       this.readMarks();
       this.charts = [...root.querySelectorAll(".chart")].map((card) => new v.charts.Chart(card));
       this.byPlot = new Map(this.charts.map((chart) => [chart.card, chart]));
-      this.watch = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "120px" });
+      for (const chart of this.charts) chart.visible = chart.wanted = near(chart.card);
+      this.watch = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: `${MARGIN}px` });
       for (const chart of this.charts) this.watch.observe(chart.card);
       this.attributes = new MutationObserver(() => { if (this.readMarks()) this.redrawAll(); });
       this.attributes.observe(root.querySelector("#marks"), { attributes: true });
@@ -121,6 +130,7 @@
       if (this.axis === "tokens") wanted.push("progress.tokens");
       const metrics = [...new Set(wanted)];
       const fresh = metrics.filter((name) => !this.have.has(name));
+      this.readNormal().catch(() => { this.normal = null; });
       const answer = await v.api("live", { run: this.runs.join(","), metrics: metrics.join(","), new: this.cursor ? fresh.join(",") : "", since: this.cursor });
       if (this.stopped) return answer;
       this.cursor = answer.cursor;
@@ -138,7 +148,6 @@
       this.went(before, grown);
       if (this.runs.length === 1) this.head(answer.runs[0]);
       await this.heatMaps();
-      await this.readNormal();
       return answer;
     }
 
@@ -147,7 +156,7 @@
       if (this.runs.length > 1 || this.normal || !this.charts.length) return;
       this.normal = {};
       this.normal = await v.api(`runs/${encodeURIComponent(this.runs[0])}/normal`);
-      if (Object.keys(this.normal).length) this.redrawAll();
+      if (this.revision && Object.keys(this.normal).length) this.redrawAll();
     }
 
     /** Draws the charts whose series changed, and those with an open band, which reaches to the newest step. */
@@ -254,11 +263,13 @@
       requestAnimationFrame(() => this.frame());
     }
 
+    /** Draws a chart, and further ones while they cost a frame little. */
     async frame() {
-      const chart = this.due.values().next().value;
-      if (chart) {
+      const began = performance.now();
+      for (const chart of this.due) {
         this.due.delete(chart);
         if (chart.visible && !this.stopped) await chart.draw(this).catch((error) => { if (!(error instanceof TypeError)) console.error(error); });
+        if (performance.now() - began > FRAME_MS) break;
       }
       if (this.due.size && !this.stopped) requestAnimationFrame(() => this.frame());
       else this.drawing = false;

@@ -251,7 +251,14 @@ def _events(events: Sequence[EventView]) -> list[Any]:
     if not events:
         return [
             head,
-            html.P(["Nothing happened besides training. ", html.Code('run.event("note", step=120, text="…")'), " leaves a mark."], className="dim"),
+            html.P(
+                [
+                    "No resume, change of settings, stop or note: what detectors find is told at the top of the page. ",
+                    html.Code('run.event("note", step=120, text="…")'),
+                    " leaves a mark here.",
+                ],
+                className="dim",
+            ),
         ]
     rows = [
         html.Tr(

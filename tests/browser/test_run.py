@@ -139,8 +139,8 @@ def test_a_long_run_is_drawn_in_buckets_with_their_envelope_and_a_zoom_reads_it_
     page = visit(site, "/run/long")
     figure = drawn(page, "m-entropy-mean")
     line = next(trace for trace in figure["data"] if trace["name"] == "Entropy")
-    assert len(line["x"]) < 1000 and line["x"][1] - line["x"][0] == 8
-    assert any(trace["fill"] == "tonexty" for trace in figure["data"])
+    assert len(line["x"]) < 1000 and line["x"][1] - line["x"][0] == 16
+    assert any(trace["fill"] == "toself" for trace in figure["data"])
     page.evaluate("Plotly.relayout(document.querySelector('#chart-m-entropy-mean .plot'), {'xaxis.range[0]': 1000, 'xaxis.range[1]': 1200})")
     page.wait_for_function(_STRIDE, arg=1)
     assert "zoom=1000-1200" in page.url
