@@ -1,4 +1,4 @@
-"""An incident as a timeline: what moved first on top, what follows from it beneath it and quieter, each with its evidence."""
+"""An incident as a timeline: the first mover on top, then the rest as it began, quieter where it follows from another, each with its evidence."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from typing import Any
 from dash import html
 
 from dashboards.charts import TITLES
-from dashboards.verdict import facts, onset
+from dashboards.verdict import facts, onset, title_of
 from dashboards.words import pill
 from monitor.alerts.lifecycle import REASONS
 from monitor.store.queries import AlertView, Change
 
-MOST_DEPTH = 2
-"""Rows of effects of effects are not indented further."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row of the timeline. ``cause`` is the alert that explains this one, ``depth`` how many causes stand above it."""
+    """A row of the timeline. ``cause`` is the alert that explains this one."""
 
     alert: AlertView
-    depth: int = 0
     cause: AlertView | None = None
 
 
@@ -45,7 +41,7 @@ class Span:
 
 
 def arranged(alerts: Sequence[AlertView]) -> list[Place]:
-    """Every alert once: the first movers in the order in which they began, each followed by what it explains."""
+    """Every alert once: the first mover, which nothing explains, then the others in the order in which they began."""
     left = sorted(alerts, key=lambda alert: (onset(alert), alert.id))
     speakers: dict[str, AlertView] = {}
     for alert in left:
@@ -53,18 +49,18 @@ def arranged(alerts: Sequence[AlertView]) -> list[Place]:
     causes = {alert.id: speakers[alert.held_by] for alert in left if alert.held_by in speakers and speakers[alert.held_by] is not alert}
     found: list[Place] = []
 
-    def place(alert: AlertView, depth: int, cause: AlertView | None) -> None:
+    def place(alert: AlertView, cause: AlertView | None) -> None:
         if alert in left:
             left.remove(alert)
-            found.append(Place(alert, depth, cause))
+            found.append(Place(alert, cause))
             for effect in [each for each in left if causes.get(each.id) is alert]:
-                place(effect, depth + 1, alert)
+                place(effect, alert)
 
     for alert in [each for each in left if each.id not in causes]:
-        place(alert, 0, None)
+        place(alert, None)
     while left:
-        place(left[0], 0, None)
-    return found
+        place(left[0], None)
+    return found[:1] + sorted(found[1:], key=lambda place: (onset(place.alert), place.alert.opened_step, place.alert.id))
 
 
 def span(alerts: Sequence[AlertView], newest: int | None) -> Span:
@@ -79,12 +75,13 @@ def span(alerts: Sequence[AlertView], newest: int | None) -> Span:
 def timeline(alerts: Sequence[AlertView], newest: int | None) -> list[Any]:
     """The rows and the axis below them; the row of the first mover is open."""
     shown = span(alerts, newest)
-    rows = [_row(place, shown, number == 0) for number, place in enumerate(arranged(alerts))]
+    places = arranged(alerts)
+    rows = [_row(place, shown, places[0].alert) for place in places]
     ticks = [html.Span(f"{step:,}", style={"left": f"{shown.percent(step)}%"}) for step in shown.ticks()]
     return [*rows, html.Div([html.Span("step"), html.Span(ticks, className="ticks")], className="axis", **{"aria-hidden": "true"})]
 
 
-def _row(place: Place, shown: Span, is_open: bool) -> Any:
+def _row(place: Place, shown: Span, first: AlertView) -> Any:
     alert = place.alert
     began, raised = onset(alert), alert.opened_step
     end = shown.last if alert.open else alert.resolved_step or alert.last_step
@@ -93,7 +90,7 @@ def _row(place: Place, shown: Span, is_open: bool) -> Any:
     summary = html.Summary(
         [
             pill(alert.severity),
-            html.Span([html.B(alert.finding.get("title") or alert.detector), html.Span(_why(place), className="dim")], className="what"),
+            html.Span([html.B(title_of(alert)), html.Span(_why(place, first), className="dim")], className="what"),
             html.Span([bar, tick], className="track", **{"aria-hidden": "true"}),
             html.Span(_when(alert), className="when"),
         ],
@@ -102,16 +99,18 @@ def _row(place: Place, shown: Span, is_open: bool) -> Any:
     tone = alert.severity if alert.open else "over"
     return html.Details(
         [summary, html.Div(body, className="more-of-it")],
-        open=is_open,
+        open=alert is first,
         id=f"alert-{alert.id}",
-        className=f"link tone-{tone} depth-{min(MOST_DEPTH, place.depth)}{' held' if place.cause else ''}",
+        className=f"link tone-{tone}{' held' if place.cause else ''}",
         **{"data-stop": ""},
     )
 
 
-def _why(place: Place) -> str:
+def _why(place: Place, first: AlertView) -> str:
     organ = TITLES.get(place.alert.organ, place.alert.organ)
-    return f"{organ}, held: follows from the above" if place.cause else organ
+    if place.cause is None:
+        return organ
+    return f"{organ}, held: follows from {'the first mover' if place.cause is first else f'“{title_of(place.cause)}”'}"
 
 
 def _when(alert: AlertView) -> list[Any]:

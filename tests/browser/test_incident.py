@@ -30,7 +30,7 @@ def test_the_first_mover_is_on_top_and_what_it_explains_is_quieter_below(site: A
     assert all(label in words for label in ("Evidence", "Likely cause", "Do first", "Refuted if"))
     held = page.locator(".link.held")
     assert held.count() == rows.count() - 1 > 0
-    assert "held: follows from the above" in held.first.inner_text()
+    assert "held: follows from the first mover" in held.first.inner_text()
     held.first.locator("summary").click()
     assert "aux_divergence explains it" in held.first.inner_text()
 

@@ -1,4 +1,4 @@
-"""The timeline of an incident: causes above what they explain, every alert once, on an axis that shows the onset."""
+"""The timeline of an incident: the first mover on top, the rest as it began, every alert once, on an axis that shows the onset."""
 
 from __future__ import annotations
 
@@ -7,32 +7,37 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-from views import T0, an_alert
+from views import T0, an_alert, text_of
 
 from dashboards import acts, cascade
+from dashboards.verdict import onset
 from monitor.store.incidents import Incident, Member
 from monitor.store.queries import AlertView, Change
 
 
-def told(alerts: list[AlertView]) -> list[tuple[str, int]]:
-    return [(place.alert.detector, place.depth) for place in cascade.arranged(alerts)]
+def told(alerts: list[AlertView]) -> list[tuple[str, str]]:
+    return [(place.alert.detector, place.cause.detector if place.cause else "") for place in cascade.arranged(alerts)]
 
 
-def test_what_is_explained_stands_below_its_cause_even_if_it_began_earlier() -> None:
+def test_the_first_mover_is_on_top_and_the_rest_stands_as_it_began() -> None:
     alerts = [
         an_alert(1, "kl", since=30, held_by="aux"),
         an_alert(2, "aux", since=32),
         an_alert(3, "late", since=40),
         an_alert(4, "deeper", since=35, held_by="kl"),
     ]
-    assert told(alerts) == [("aux", 0), ("kl", 1), ("deeper", 2), ("late", 0)]
+    alerts.append(an_alert(5, "other", since=33))
+    assert told(alerts) == [("aux", ""), ("kl", "aux"), ("other", ""), ("deeper", "kl"), ("late", "")]
+    rows = [text_of(row) for row in cascade.timeline(alerts, 50)]
+    assert ["follows from the first mover" in row for row in rows[:5]] == [False, True, False, False, False]
+    assert "follows from “kl”" in rows[3]
 
 
 def test_an_alert_that_outlived_its_cause_stands_for_itself() -> None:
     held = an_alert(1, "kl", since=30, held_by="aux")
     outlived = dataclasses.replace(held, changes=(*held.changes, Change(60, T0, "critical", "critical", "outlived")))
     assert held.held_by == "aux" and outlived.held_by == ""
-    assert told([outlived, an_alert(2, "aux", since=32)]) == [("kl", 0), ("aux", 0)]
+    assert told([outlived, an_alert(2, "aux", since=32)]) == [("kl", ""), ("aux", "")]
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abcd"), st.sampled_from(["", "a", "b", "c", "d", "x"])), max_size=9))
@@ -40,7 +45,8 @@ def test_every_alert_stands_on_the_timeline_once(given_: list[tuple[int, str, st
     alerts = [an_alert(number, detector, since=since, held_by=cause) for number, (since, detector, cause) in enumerate(given_)]
     places = cascade.arranged(alerts)
     assert sorted(place.alert.id for place in places) == list(range(len(alerts)))
-    assert all((place.depth > 0) == (place.cause is not None) for place in places)
+    began = [onset(place.alert) for place in places]
+    assert began[1:] == sorted(began[1:]) and all(place.cause is None for place in places[:1])
 
 
 @given(st.integers(0, 10**9), st.integers(1, 10**7))
