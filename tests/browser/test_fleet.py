@@ -44,6 +44,13 @@ def test_a_value_that_is_not_finite_is_marked(site: Any, visit: Visit) -> None:
     page = visit(site, "/?q=breaks")
     page.locator(".c-kl .spark").wait_for()
     assert names(page) == ["breaks-and-resumes"]
+    wide = """() => {
+      const all = (place, text) => document.querySelectorAll(`.fleet ${place}`).forEach((node) => (node.textContent = text));
+      all('.c-spark .last', '3 not finite'), all('.pill', 'Not judged yet'), all('.c-step .sub', '1,230 steps/s');
+      const fleet = document.querySelector('.fleet');
+      return fleet.scrollWidth - fleet.clientWidth;
+    }"""
+    assert page.evaluate(wide) <= 0, "what curves that hold nothing finite say leaves the last column in view"
 
 
 def test_search_filters_and_order_are_in_the_address(site: Any, visit: Visit) -> None:
