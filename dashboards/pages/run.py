@@ -124,7 +124,7 @@ def _head(house: House, run: RunView, asked: Sequence[str], past: Past) -> Any:
         facts.append(html.Span(run.algorithm.upper()))
     facts.append(html.Span(["step ", html.B(f"{run.last_step:,}" if run.last_step is not None else "–", id="head-step")]))
     if run.speed:
-        facts.append(html.Span(f"{1 / run.speed:.3g} s per step" if run.speed < 1 else f"{run.speed:.3g} steps per second"))
+        facts.append(html.Span(_pace(run.speed)))
     facts.append(html.Span(["last batch ", html.Span(moment(run.last_seen_at, age=True), id="head-seen")]))
     facts.append(html.Span(["started ", moment(run.created_at)]))
     facts.append(html.A("compare with others", href=f"{house.base}?{urlencode({'project': run.project, 'mark': quote(run.uid, safe='')})}"))
@@ -144,6 +144,11 @@ def _head(house: House, run: RunView, asked: Sequence[str], past: Past) -> Any:
         ],
         className="head",
     )
+
+
+def _pace(speed: float) -> str:
+    value, unit = (1 / speed, "s per step") if speed < 1 else (speed, "steps per second")
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def _acts(run: RunView, asked: Sequence[str]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run as pages show it. ``speed`` is steps per second over the last rows, None before two rows; times are zone-aware UTC."""
+    """A run as pages show it. ``speed`` is steps per second over the last rows, None where they span under a second; times are zone-aware UTC."""
 
     id: int
     uid: str
@@ -224,16 +224,8 @@ _open_alerts = (
 )
 
 _recent = select(point.c.step, point.c.at).where(point.c.run_id == run.c.id).order_by(point.c.seq.desc()).limit(30).correlate(run).subquery()
-_pace = (
-    select(
-        (
-            (func.max(_recent.c.step) - func.min(_recent.c.step))
-            / func.nullif(func.extract("epoch", func.max(_recent.c.at) - func.min(_recent.c.at)), 0)
-        ).label("speed")
-    )
-    .correlate(run)
-    .lateral("pace")
-)
+_span = func.extract("epoch", func.max(_recent.c.at) - func.min(_recent.c.at))
+_pace = select(case((_span >= 1, (func.max(_recent.c.step) - func.min(_recent.c.step)) / _span)).label("speed")).correlate(run).lateral("pace")
 _seen = func.greatest(run.c.last_seen_at, evaluation.c.updated_at)
 _severity = func.coalesce(evaluation.c.severity, "unknown")
 _urgency = case({name: place for place, name in enumerate(SEVERITY_ORDER)}, value=_severity, else_=len(SEVERITY_ORDER))

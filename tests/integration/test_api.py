@@ -71,6 +71,13 @@ async def test_bare_nan_tokens_are_numbers(client: httpx.AsyncClient, engine: As
         assert str((await connection.scalars(select(point.c.vals))).one()) == "[nan, -inf, inf]"
 
 
+@pytest.mark.parametrize(("apart", "speed"), [(0.001, None), (0.5, 2.0), (4.0, 0.25)])
+async def test_a_speed_is_told_where_rows_span_a_second(client: httpx.AsyncClient, apart: float, speed: float | None) -> None:
+    await post(client, batch(*({"step": step, "at": 1.7e9 + apart * step, "values": {"loss": 1.0}} for step in range(9))))
+    (run,) = (await client.get("/api/v1/runs")).json()["runs"]
+    assert run["speed"] == speed
+
+
 BAD_ROWS: list[tuple[Any, str, str]] = [
     (row("five"), "step", "int"),
     (row(1.5), "step", "int"),
