@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from dash import html
 
 from dashboards import past
+from dashboards.outcome import TAIL
 from dashboards.pages import House, Query
 from dashboards.words import SEVERITIES, STATES, attribute, choice, empty, moment, number, pill
 from monitor.store import projects
@@ -101,7 +102,8 @@ def _table(house: House, listed: Sequence[Past]) -> Any:
     table = html.Table([html.Thead(head), html.Tbody([_row(house, run) for run in listed])], className="plain compare runs")
     compare = html.Button("Compare", id="project-compare", className="button", disabled=True)
     title = html.Div([html.H2("Runs"), compare], className="filters")
-    return html.Section([title, html.Div(table, className="scroll", tabIndex=0, role="region", **{"aria-label": "Runs"})], className="block")
+    note = html.P(f"Last task reward: the mean of the last {TAIL} points. Best: the best of all.", className="dim")
+    return html.Section([title, note, html.Div(table, className="scroll", tabIndex=0, role="region", **{"aria-label": "Runs"})], className="block")
 
 
 def _row(house: House, run: Past) -> Any:
