@@ -13,6 +13,9 @@ from typing import Any
 RAIL = -0.16
 """Where what is missing or not finite lies."""
 
+HEADS = (1.13, 1.25)
+"""Where titles stand in turns, so that neighbours do not run into each other."""
+
 LOG_FROM = 30.0
 """An axis of positive numbers is logarithmic when the largest is this many times the smallest."""
 
@@ -85,7 +88,8 @@ def figure(axes: Sequence[Axis], names: Sequence[str], slots: Sequence[int], lin
     ]
     missing = any(spot == RAIL for each in placed for spot in each.at)
     notes = [_note(i, spot, text, "left", 8) for i, each in enumerate(placed) for spot, text in each.ticks]
-    notes += [_note(i, 1.13, _short(each.axis.title, 22), "center", 0) | {"font": {"weight": 650, "size": 12}} for i, each in enumerate(placed)]
+    heads = {"font": {"weight": 650, "size": 12}}
+    notes += [_note(i, HEADS[i % 2], each.axis.title, "center", 0) | heads | {"hovertext": each.axis.title} for i, each in enumerate(placed)]
     notes += [_note(i, RAIL, "none", "left", 8) for i, each in enumerate(placed) if RAIL in each.at]
     rails = [{"type": "line", "x0": i, "x1": i, "y0": 0, "y1": 1, "layer": "below"} for i in range(len(placed))]
     return {
@@ -95,7 +99,7 @@ def figure(axes: Sequence[Axis], names: Sequence[str], slots: Sequence[int], lin
             "hovermode": "closest",
             "dragmode": False,
             "xaxis": {"visible": False, "range": [-0.25, len(placed) - 0.75], "fixedrange": True},
-            "yaxis": {"visible": False, "range": [RAIL - 0.06 if missing else -0.06, 1.2], "fixedrange": True},
+            "yaxis": {"visible": False, "range": [RAIL - 0.06 if missing else -0.06, 1.32], "fixedrange": True},
             "annotations": notes,
             "shapes": rails,
         },

@@ -41,3 +41,11 @@ def test_a_single_value_stands_in_the_middle_and_words_keep_an_order() -> None:
 
 def test_a_printed_setting_is_a_number_a_word_or_nothing() -> None:
     assert [number_or_word(text) for text in ("0.5", "true", "adamw", "null", None, "[1, 2]")] == [0.5, "true", "adamw", None, None, "[1, 2]"]
+
+
+def test_titles_of_neighbours_stand_at_two_heights_and_are_told_whole() -> None:
+    names = ["fault.for_step", "fault.patch.aux.word", "fault.patch.a.very.long.one"]
+    drawn = figure([Axis(name, (1.0, 2.0)) for name in names], ["a", "b"], [0, 1], ["/", "/"])
+    titles = [note for note in drawn["layout"]["annotations"] if "hovertext" in note]
+    assert [note["hovertext"] for note in titles] == names and titles[2]["text"] == "fault.patch.a.very.lo…"
+    assert titles[0]["y"] == titles[2]["y"] != titles[1]["y"]
