@@ -464,7 +464,8 @@ vitals.charts = (function () {
           shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: mark.limit, y1: mark.limit, layer: "below", line: { color: veil(colour, 0.7), width: 1, dash: "dash" } });
         }
       }
-      for (const band of joined(bands)) {
+      const owned = bands.filter((band) => band.own);
+      for (const band of joined(bands.filter((band) => band.own || !owned.some((own) => own.from <= band.to && own.to >= band.from)))) {
         const colour = c[band.critical ? "critical" : "warning"];
         shapes.push({ type: "rect", ...tall, x0: x(band.from), x1: x(band.to), fillcolor: veil(colour, band.own ? 0.14 : 0.07), line: { width: 0 } });
       }

@@ -183,6 +183,9 @@ def _charts(charts: Sequence[Chart], story: Story) -> list[Any]:
         html.Button("Whole run", id="unzoom", className="button", hidden=True),
     ]
     chosen = _chosen(charts, story)
+    note = "What the findings speak of, first mover first."
+    if any(alert.severity == "critical" for alert in story.alerts):
+        note += " The dashed upright line: where the first critical finding was raised."
     none: Any = html.P("None of the metrics that these findings speak of is drawn.", className="dim")
     return [
         html.Div(
@@ -194,9 +197,7 @@ def _charts(charts: Sequence[Chart], story: Story) -> list[Any]:
         ),
         html.Section(
             [
-                html.Div(
-                    [html.H2("Around the onset"), html.P("What the findings speak of, first mover first.", className="dim")], className="organ-head"
-                ),
+                html.Div([html.H2("Around the onset"), html.P(note, className="dim")], className="organ-head"),
                 html.Div([card(chart) for chart in chosen], className="grid") if chosen else none,
             ],
             id="charts",

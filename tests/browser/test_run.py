@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -75,6 +76,11 @@ def test_charts_show_alert_bands_and_a_second_axis_for_a_bonus_that_dwarfs_the_t
     assert any(shape["type"] == "rect" for shape in figure["layout"]["shapes"])
     label = page.get_attribute("#chart-reward-components .plot", "aria-label")
     assert "task" in label and "step 49" in label
+    marks = [mark for mark in json.loads(page.get_attribute("#marks", "data-marks")) if mark["kind"] == "alert"]
+    own = min(mark["onset"] for mark in marks if mark["metric"] in ("reward.task.mean", "reward.aux.mean"))
+    assert min(mark["onset"] for mark in marks) < own, "they moved with another finding before"
+    bands = [shape for shape in figure["layout"]["shapes"] if shape["type"] == "rect" and shape["xref"] == "x"]
+    assert min(shape["x0"] for shape in bands) == own
 
 
 def test_what_is_not_finite_is_marked_and_older_attempts_are_faded(site: Any, visit: Visit) -> None:
