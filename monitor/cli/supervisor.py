@@ -88,7 +88,8 @@ class Process:
         return self._process.poll() if self._process is not None else None
 
     def last_words(self) -> str:
-        return f"{_last_line(self.log)} (its log is {self.log})"
+        ended = "" if self.exit_code is None else f"{_ended(self.exit_code)}; "
+        return f"{ended}{_last_line(self.log)} (its log is {self.log})"
 
     def stop(self) -> None:
         if self._process is None:
@@ -108,9 +109,19 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
+def _ended(code: int) -> str:
+    """How a process ended: ``killed by SIGKILL``, ``exit code 3``."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-    return lines[-1] if lines else "it printed nothing"
+    return f"its last words: {lines[-1]}" if lines else "it printed nothing"
 
 
 @dataclass

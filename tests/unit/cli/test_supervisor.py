@@ -40,12 +40,13 @@ def test_a_killed_part_is_started_again_and_all_end_at_the_end(tmp_path: Path) -
     supervisor.stop()
     assert not part.alive()
     assert any("starting it again" in line for line in told)
+    assert any(line.startswith("sleeper ended: killed by SIGKILL; it printed nothing (its log is ") for line in told)
 
 
 def test_a_part_that_dies_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:
     part = Process("faulty", [sys.executable, "-c", "print('the reason'); raise SystemExit(3)"], tmp_path / "log", lambda: False)
     supervisor = Supervisor(lambda line: None)
-    with pytest.raises(CommandError, match="the reason"):
+    with pytest.raises(CommandError, match="did not start: exit code 3; its last words: the reason "):
         supervisor.start(part)
     supervisor.stop()
 
