@@ -30,7 +30,8 @@ class Collector:
             return stack.get_json(f"{self.url}/api/v1{path}", 15, os.environ.get("VITALS_TOKEN"), method, body)
         except urllib.error.HTTPError as error:
             if error.code == 401:
-                raise CommandError(f"{self.url} wants a token; set VITALS_TOKEN") from None
+                problem = "does not accept the token in VITALS_TOKEN" if os.environ.get("VITALS_TOKEN") else "wants a token; set VITALS_TOKEN"
+                raise CommandError(f"{self.url} {problem}") from None
             raise CommandError(_sentence(error, self.url)) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)

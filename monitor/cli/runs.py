@@ -11,7 +11,8 @@ from typing import Any
 from monitor.cli.collector import Collector, add_url
 from monitor.cli.parsers import command
 
-HEADINGS = ("verdict", "project", "run", "state", "step", "seen", "what")
+HEADINGS = ("verdict", "project", "run", "state", "step", "seen", "id", "what")
+SHOWN_OF_ID = 12
 
 
 def add_parser(commands: Any) -> None:
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _cells(run: dict[str, Any], now: float) -> tuple[str, ...]:
     step = "-" if run["step"] is None else f"{run['step']:,}"
-    return (run["severity"], run["project"], run["name"], run["state"], step, ago(now - run["seen"]), run["sentence"])
+    return (run["severity"], run["project"], run["name"], run["state"], step, ago(now - run["seen"]), run["run"][:SHOWN_OF_ID], run["sentence"])
 
 
 def ago(seconds: float) -> str:

@@ -157,7 +157,8 @@ class Courier:
     def _ill(self, answer: Answer) -> float:
         url = self.transport.url
         if answer.status in (401, 403):
-            self._say("unreachable", f"the collector at {url} wants a valid token ({answer.problem}); set VITALS_TOKEN. Rows are kept")
+            wants = "does not accept the token it was sent" if self.transport.token else "wants a token; set VITALS_TOKEN"
+            self._say("unreachable", f"the collector at {url} {wants} ({answer.problem}). Rows are kept")
         elif self._failures or answer.status < 300:
             self._say(
                 "unreachable", f"no collector takes data at {url} ({answer.problem}); rows are kept in {self.spool.folder} and sent when it does"

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from monitor.cli import COMMANDS, main
+from monitor.cli.runs import _cells, table
+from tests.unit.client.receiver import Reply, receiving
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -88,6 +90,24 @@ def test_an_address_may_lack_its_scheme(url: str, command: list[str], monkeypatc
     monkeypatch.setenv("VITALS_URL", url)
     assert main(command) == 2
     assert capsys.readouterr().err == told
+
+
+def test_a_token_that_is_wrong_is_not_called_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with receiving() as collector:
+        collector.behave = lambda path, message: Reply(401, b'{"error": "no"}')
+        monkeypatch.delenv("VITALS_TOKEN", raising=False)
+        assert main(["outcome", "r", "healthy", "--url", collector.url]) == 2
+        assert capsys.readouterr().err == f"vitals outcome: {collector.url} wants a token; set VITALS_TOKEN\n"
+        monkeypatch.setenv("VITALS_TOKEN", "wrong")
+        assert main(["outcome", "r", "healthy", "--url", collector.url]) == 2
+        assert capsys.readouterr().err == f"vitals outcome: {collector.url} does not accept the token in VITALS_TOKEN\n"
+
+
+def test_runs_are_listed_with_what_other_commands_take_for_them() -> None:
+    listed = {"severity": "healthy", "project": "p", "name": "n", "state": "running", "step": 1200, "seen": 90.0, "run": "5f93ffe5" * 4}
+    heading, line = table([_cells(listed | {"sentence": "all is well"}, 95.0)])
+    assert heading.split() == ["verdict", "project", "run", "state", "step", "seen", "id", "what"]
+    assert line.split()[7:] == ["5f93ffe55f93", "all", "is", "well"]
 
 
 @pytest.mark.parametrize("command", [["runs"], ["alerts"], ["outcome", "r", "healthy"], ["spool", "send"]])

@@ -87,6 +87,17 @@ def test_a_failing_collector_gets_the_same_message_again(courier: Courier, colle
     assert courier.refused == 0
 
 
+@pytest.mark.parametrize(("token", "told"), [("wrong", "does not accept the token it was sent"), (None, "wants a token; set VITALS_TOKEN")])
+def test_a_token_that_is_wrong_is_not_called_missing(
+    token: str | None, told: str, tmp_path: Path, collector: Receiver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collector.behave = lambda path, message: Reply(401, b'{"error": "no"}')
+    transport = Transport(collector.url, token)
+    Courier(spool_with(tmp_path, collector.url), transport, Voice()).step()
+    transport.close()
+    assert capsys.readouterr().err == f"vitals: the collector at {collector.url} {told} (HTTP 401: no). Rows are kept\n"
+
+
 def test_retry_after_is_obeyed_and_pauses_grow_up_to_a_limit(courier: Courier, collector: Receiver) -> None:
     collector.behave = lambda path, message: Reply(429, b"", {"Retry-After": "7"})
     assert [courier.step() for _ in range(3)] == [7.0, 7.0, 7.0]
