@@ -36,7 +36,10 @@ def add_parser(commands: Any) -> None:
         "CSV, JSON lines and key=value text. The trainer is recognised from its metric names."
     )
     parser.add_argument("path", type=Path, metavar="LOG", help="the log file, or a folder of checkpoints or event files")
-    parser.add_argument("--stored", action="store_true", help="LOG is the identifier of a run in the database instead")
+    parser.add_argument(
+        "--stored", action="store_true", help="LOG is a run in the database instead: its name, or its identifier or the beginning of it"
+    )
+    parser.add_argument("--data-dir", metavar="FOLDER", help="with --stored: folder of the embedded Postgres (VITALS_DATA_DIR)")
     parser.add_argument("--task", metavar="KEY", help="the reward that is the task, as the log or the catalogue names it")
     parser.add_argument("--aux", metavar="KEY", action="append", help="a reward that only helps the task; may be given again, or several with commas")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -52,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     watchers = [curves] if curves else []
     try:
         if arguments.stored:
-            found = diagnose_stored(str(arguments.path), arguments.task, aux, rules, watchers)
+            found = diagnose_stored(str(arguments.path), arguments.task, aux, rules, watchers, arguments.data_dir)
         else:
             found = diagnose(arguments.path, arguments.task, aux or (), rules.limits(), watchers)
     except ReadError as error:

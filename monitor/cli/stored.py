@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     import argparse
 
     from monitor.settings import Settings
+    from monitor.store.history import Recorded
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+MOST_LISTED = 10
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,10 +70,17 @@ def awake(settings: Settings) -> Iterator[str]:
 def diagnose_stored(
     run: str, task: str | None, aux: Sequence[str] | None, rules: Rules, watchers: Iterable[Watcher] = (), data_dir: str | None = None
 ) -> Diagnosis:
-    """Judges a run of the database from its first row; ``task`` and ``aux`` replace what it declared. CommandError if it is not there."""
+    """Judges the run of the database that ``run`` names from its first row; ``task`` and ``aux`` replace what it declared.
+
+    CommandError unless exactly one is called so, by its identifier, its name or the identifier's beginning.
+    """
     settings = stack.load_settings(data_dir=data_dir)
     with awake(settings) as url:
         return asyncio.run(_judge(url, run, task, aux, rules, tuple(watchers)))
+
+
+def _identifiers(runs: Sequence[Recorded]) -> str:
+    return ("... " if len(runs) > MOST_LISTED else "") + ", ".join(each.claim.uid for each in runs[-MOST_LISTED:])
 
 
 async def _judge(url: str, run: str, task: str | None, aux: Sequence[str] | None, rules: Rules, watchers: Sequence[Watcher]) -> Diagnosis:
@@ -79,9 +88,11 @@ async def _judge(url: str, run: str, task: str | None, aux: Sequence[str] | None
     from monitor.worker.judging import about, judgeable
 
     async with database.opened(url) as engine:
-        known = await history.recorded(engine, uid=run)
+        known = await history.meant(engine, run)
         if not known:
-            raise CommandError(f"there is no run {run!r} in the database; `vitals runs` lists them")
+            raise CommandError(f"there is no run {run!r} in the database {database.place(engine.url)}; `vitals runs` lists a collector's")
+        if len(known) > 1:
+            raise CommandError(f"{len(known)} runs are called {run!r}; name one by its identifier, the newest last: {_identifiers(known)}")
         claim = known[0].claim
         claim = dataclasses.replace(claim, task=task or claim.task, aux=claim.aux if aux is None else tuple(aux))
         declared = "as declared" if claim.task or claim.aux else "by the catalogue's names"

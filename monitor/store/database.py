@@ -76,7 +76,7 @@ async def migrate(url: str | URL) -> str:
     async with opened(url) as engine, reaching(engine.url), engine.begin() as connection:
         await check_version(connection)
         await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-        _refuse_unknown(await connection.run_sync(_revision))
+        _refuse_unknown(await connection.run_sync(_revision), engine.url)
         await connection.run_sync(_upgrade)
     return head()
 
@@ -86,9 +86,10 @@ async def require_current(engine: AsyncEngine) -> None:
     async with reaching(engine.url), engine.connect() as connection:
         await check_version(connection)
         found = await connection.run_sync(_revision)
-    _refuse_unknown(found)
+    _refuse_unknown(found, engine.url)
     if found != head():
-        raise DatabaseOutdated(f"The database is at revision {found or 'none'}, this program needs {head()}; run `vitals migrate`.")
+        stands = f"The database {place(engine.url)} is at revision {found or 'none'}"
+        raise DatabaseOutdated(f"{stands}, this program needs {head()}; run `vitals migrate`.")
 
 
 async def check_version(connection: AsyncConnection) -> None:
@@ -123,13 +124,21 @@ async def reaching(url: URL) -> AsyncIterator[None]:
     except (OSError, DBAPIError) as error:
         if not is_unreachable(error):
             raise
-        place = str(url.host or url.query.get("host") or "localhost")
         remedy = (
             "`vitals up` runs one there, VITALS_DATABASE_URL names another"
-            if place.startswith("/")
+            if _host(url).startswith("/")
             else "check that the server runs and that VITALS_DATABASE_URL is right"
         )
-        raise DatabaseUnreachable(f"The database {url.database} at {place} does not answer: {_sentence(error)}; {remedy}.") from error
+        raise DatabaseUnreachable(f"The database {place(url)} does not answer: {_sentence(error)}; {remedy}.") from error
+
+
+def place(url: URL) -> str:
+    """Which database ``url`` is, without its password: ``rlvitals at db.example.org``, or the folder of an embedded one."""
+    return f"{url.database} at {_host(url)}"
+
+
+def _host(url: URL) -> str:
+    return str(url.host or url.query.get("host") or "localhost")
 
 
 def is_unreachable(error: OSError | DBAPIError) -> bool:
@@ -169,10 +178,10 @@ def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _refuse_unknown(revision: str | None) -> None:
+def _refuse_unknown(revision: str | None, url: URL) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
     if revision is not None and revision not in known:
-        raise DatabaseOutdated(f"The database is at revision {revision}, which is newer than this program; install the newer rlvitals.")
+        raise DatabaseOutdated(f"The database {place(url)} is at revision {revision}, which is newer than this program; install the newer rlvitals.")
 
 
 def _upgrade(connection: Connection) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from monitor.store.evaluation import Claim, Item, unjudged, unseen
@@ -23,13 +23,23 @@ class Recorded:
     outcome: str | None
 
 
-async def recorded(
-    engine: AsyncEngine, *, since: datetime | None = None, project: str | None = None, uid: str | None = None, last: int | None = None
-) -> list[Recorded]:
-    """The runs last heard of at ``since`` or later, of ``project`` or called ``uid`` if given, oldest first; of these the ``last`` ones."""
-    query = select(run).where(*_fitting(since, project)).order_by(run.c.created_at.desc(), run.c.id.desc()).limit(last)
-    if uid is not None:
-        query = query.where(run.c.uid == uid)
+async def recorded(engine: AsyncEngine, *, since: datetime | None = None, project: str | None = None, last: int | None = None) -> list[Recorded]:
+    """The runs last heard of at ``since`` or later, of ``project`` if given, oldest first; of these the ``last`` ones."""
+    return await _found(engine, _fitting(since, project), last)
+
+
+async def meant(engine: AsyncEngine, word: str) -> list[Recorded]:
+    """The runs that a person calls ``word``, oldest first: the one of this identifier, else those of this name or of ``project/name``, else
+    those whose identifiers begin with it."""
+    names = or_(run.c.name == word, run.c.label == word, run.c.project + "/" + run.c.name == word)
+    for fits in (run.c.uid == word, names, run.c.uid.startswith(word, autoescape=True)):
+        if found := await _found(engine, [fits]):
+            return found
+    return []
+
+
+async def _found(engine: AsyncEngine, fits: list[ColumnElement[bool]], last: int | None = None) -> list[Recorded]:
+    query = select(run).where(*fits).order_by(run.c.created_at.desc(), run.c.id.desc()).limit(last)
     async with engine.connect() as conn:
         found = (await conn.execute(query)).all()[::-1]
     return [Recorded(unjudged(row), row.outcome) for row in found]

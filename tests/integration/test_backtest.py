@@ -135,6 +135,33 @@ def test_a_stored_run_is_diagnosed_as_a_file_is(database_url: str, monkeypatch: 
     )
     assert found["findings"][0]["resolved_row"] is not None
     assert main(["diagnose", "--stored", "nobody"]) == 2
-    assert "there is no run 'nobody'" in capsys.readouterr().err
+    assert "there is no run 'nobody' in the database " in capsys.readouterr().err
     assert main(["diagnose", "nobody"]) == 2
     assert "then add --stored" in capsys.readouterr().err
+
+
+def test_a_stored_run_may_be_named_as_people_do(database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import asyncio
+
+    from monitor.store import database
+
+    async def fill() -> None:
+        async with database.opened(database_url) as engine:
+            for uid, name in (("5f93-first", "grpo"), ("5f93-second", "grpo"), ("77%_a", "ppo"), ("ppo", "other")):
+                await (await Feed(engine, uid, name=name).start()).rows(good(3))
+
+    asyncio.run(fill())
+    monkeypatch.setenv("VITALS_DATABASE_URL", database_url)
+
+    def source(word: str) -> str:
+        assert main(["diagnose", "--stored", word, "--json"]) == 0
+        return str(json.loads(capsys.readouterr().out)["source"])
+
+    assert source("other") == source("repair/other") == "repair/other"
+    assert source("5f93-s") == "repair/grpo" and source("77%") == "repair/ppo"
+    assert source("ppo") == "repair/other", "an identifier goes before a name"
+    assert main(["diagnose", "--stored", "grpo"]) == 2
+    told = "vitals diagnose: 2 runs are called 'grpo'; name one by its identifier, the newest last: 5f93-first, 5f93-second\n"
+    assert capsys.readouterr().err == told
+    assert main(["diagnose", "--stored", "%"]) == 2
+    assert "there is no run '%'" in capsys.readouterr().err
