@@ -44,15 +44,22 @@ def _status(arguments: argparse.Namespace) -> int:
             told = {"project": each.project, "name": each.name, "run": each.run, "rows": each.rows, "bytes": each.size, "url": each.url}
             print(json.dumps(told | {"rollouts": each.rollouts, "events": each.events}))
         else:
-            parts = ((each.rows, "row"), (each.rollouts, "rollout"), (each.events, "event"))
-            held = ", ".join(counted(number, noun) for number, noun in parts)
-            print(f"{each.project}/{each.name}: {held} ({each.size:,} bytes) for {each.url}")
+            print(f"{each.project}/{each.name}: {_held(each)} for {each.url}")
     if not waiting and not arguments.json:
         print("nothing waits")
     return 0
 
 
+def _held(each: leftovers.Waiting) -> str:
+    parts = ((each.rows, "row"), (each.rollouts, "rollout"), (each.events, "event"))
+    return f"{', '.join(counted(number, noun) for number, noun in parts)} ({each.size:,} bytes)"
+
+
 def _send(arguments: argparse.Namespace) -> int:
+    def begin(each: leftovers.Waiting) -> None:
+        if not arguments.json:
+            print(f"{each.project}/{each.name}: sending {_held(each)} to {url or each.url}", file=sys.stderr, flush=True)
+
     def tell(sent: leftovers.Sent) -> None:
         if arguments.json:
             print(
@@ -66,7 +73,8 @@ def _send(arguments: argparse.Namespace) -> int:
             print(f"{sent.project}/{sent.name}: {counted(sent.rows)} sent{refused}", flush=True)
 
     url = None if arguments.url is None else require_url(arguments.url)
-    results = leftovers.send(arguments.folder, url=url, token=os.environ.get("VITALS_TOKEN"), timeout=arguments.timeout, tell=tell)
+    token = os.environ.get("VITALS_TOKEN")
+    results = leftovers.send(arguments.folder, url=url, token=token, timeout=arguments.timeout, begin=begin, tell=tell)
     if not results and not arguments.json:
         print("nothing waits")
     return 1 if any(sent.problem for sent in results) else 0

@@ -42,9 +42,7 @@ def status(root: Path | None = None) -> list[Waiting]:
     """Attempts that wait under ``root`` (default: the user's spool), oldest first."""
     found: list[Waiting] = []
     for spool in _adopted(root):
-        opening, counts = spool.opening, spool.waiting()
-        size = spool.pending_bytes
-        found.append(Waiting(str(opening["project"]), str(opening["name"]), str(opening["run"]), spool.folder, spool.url, **counts, size=size))
+        found.append(_waiting(spool))
         spool.close()
     return found
 
@@ -57,18 +55,21 @@ def send(
     timeout: float = 60.0,
     only_for: str | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    begin: Callable[[Waiting], None] | None = None,
     tell: Callable[[Sent], None] | None = None,
 ) -> list[Sent]:
     """Deliver what waits under ``root``, oldest attempt first, to ``url`` (default: the address each run was started with).
 
     An attempt that makes no progress for ``timeout`` seconds is left for another time. ``only_for`` restricts to attempts started with that
-    address, ``stopped`` ends early, ``tell`` hears of each attempt as it ends.
+    address, ``stopped`` ends early, ``begin`` hears of each attempt before it is sent, ``tell`` as it ends.
     """
     results: list[Sent] = []
     for spool in _adopted(root):
         if stopped() or only_for not in (None, spool.url):
             spool.close()
             continue
+        if begin is not None:
+            begin(_waiting(spool))
         transport = Transport(url or spool.url, token)
         courier = Courier(spool, transport, Voice())
         delivered = deliver(courier, timeout, stopped=stopped)
@@ -80,6 +81,12 @@ def send(
         if tell is not None:
             tell(results[-1])
     return results
+
+
+def _waiting(spool: Spool) -> Waiting:
+    opening, counts = spool.opening, spool.waiting()
+    size = spool.pending_bytes
+    return Waiting(str(opening["project"]), str(opening["name"]), str(opening["run"]), spool.folder, spool.url, **counts, size=size)
 
 
 def _adopted(root: Path | None) -> Iterator[Spool]:

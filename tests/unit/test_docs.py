@@ -10,6 +10,9 @@ import pytest
 from docs.generate import HERE, PAGES
 from monitor.cli import parser
 from monitor.cli.offline import diagnose
+from monitor.client.lifetime import EXIT_TIMEOUT_S
+from monitor.client.run import FINISH_TIMEOUT_S
+from monitor.client.starting import DEFAULT_URL
 from monitor.metrics import describe
 from monitor.wire import to_json
 from tests.unit.client.receiver import receiving
@@ -20,6 +23,16 @@ README = (HERE.parent / "README.md").read_text("utf-8")
 @pytest.mark.parametrize("name", PAGES)
 def test_generated_page_is_current(name: str) -> None:
     assert (HERE / name).read_text() == PAGES[name](), f"docs/{name} is stale; run `make docs`"
+
+
+def test_the_sdk_page_tells_how_long_an_end_may_take() -> None:
+    page = (HERE / "sdk.md").read_text("utf-8")
+    assert f"| `finish(timeout=)`, else {FINISH_TIMEOUT_S:g} |" in page
+    assert f"| `VITALS_EXIT_TIMEOUT_S`, else {EXIT_TIMEOUT_S:g} |" in page
+
+
+def test_the_readme_tells_where_a_run_goes() -> None:
+    assert f"A collector elsewhere than at `{DEFAULT_URL}` is named by `VITALS_URL`" in README
 
 
 def _blocks(text: str, language: str) -> list[str]:

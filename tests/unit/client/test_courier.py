@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from monitor.cli import main
 from monitor.client import encode, leftovers
 from monitor.client.courier import Courier, Voice
 from monitor.client.spool import Spool
@@ -213,6 +214,17 @@ def test_what_cannot_be_sent_stays(tmp_path: Path) -> None:
     spool_with(tmp_path, "http://127.0.0.1:9").close()
     (sent,) = leftovers.send(tmp_path, timeout=0.3)
     assert "did not take it" in sent.problem and len(leftovers.status(tmp_path)) == 1
+
+
+def test_sending_by_hand_names_each_run_before_it_waits_for_it(tmp_path: Path, collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        spool_with(tmp_path, "http://127.0.0.1:9", rows=number, attempt=f"a{number}").close()
+    assert main(["spool", "send", "--folder", str(tmp_path), "--url", collector.url]) == 0
+    told, progress = capsys.readouterr()
+    assert told == "p/n: 1 row sent\np/n: 2 rows sent\n"
+    first, second = progress.splitlines()
+    assert first.startswith("p/n: sending 1 row, ") and second.startswith("p/n: sending 2 rows, ")
+    assert first.endswith(f" bytes) to {collector.url}")
 
 
 def test_leftovers_may_go_to_another_address(tmp_path: Path, collector: Receiver) -> None:
