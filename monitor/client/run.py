@@ -31,6 +31,7 @@ FINISH_TIMEOUT_S = 10.0
 MOST_QUEUED_ROWS = 20_000
 MOST_QUEUED_ROLLOUTS = 1_000
 ROWS_PER_WRITE = 64
+KINDS = ("rows", "values", "rollouts", "events")
 REQUEST_DONE = "request_done"
 
 _PLAIN = frozenset((float, int))
@@ -71,7 +72,8 @@ class Run:
         self._step = -1
         self._ordinals = (-1, 0)
         self._logged = 0
-        self._lost: deque[str] = deque()
+        self._lost: deque[tuple[str, bool]] = deque()  # what was shed, and whether because it could not be used
+        self._unusable: dict[str, int] = {}
         self._accepts = frozenset(opening.accepts) if opening else frozenset[str]()
         self._callbacks: dict[str, Callable[[], None]] = {}
         self._answered: frozenset[str] = frozenset()
@@ -148,7 +150,7 @@ class Run:
                 kept = {name: _frozen(value) for name, value in kept.items()}
             self._rows.append((self._step, time.time(), kept, _copied(hists) if hists else {}))
             if len(self._rows) > MOST_QUEUED_ROWS:
-                self._lost.append(f"{_kind(self._rows.popleft())}s")
+                self._lost.append((f"{_kind(self._rows.popleft())}s", False))
             if self._callbacks and self.requests != self._answered:
                 self._obey()
         except Exception as error:
@@ -170,7 +172,7 @@ class Run:
             self._ordinals = (step, count)
             while len(self._rollouts) > MOST_QUEUED_ROLLOUTS:
                 self._rollouts.popleft()
-                self._lost.append("rollouts")
+                self._lost.append(("rollouts", False))
         except Exception as error:
             self._leave_out("rollout", error)
 
@@ -225,6 +227,8 @@ class Run:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._giving_up.set()
         opening = self._opening
+        if missing := self._missing(self._spool, self._courier):
+            self._say("missing", f"of {opening.name!r} {missing}")
         remember(self._spool.folder.parent, opening.project, opening.name, run=self.uid, attempt=self.attempt, state=state)
         if not self._courier.done:
             waiting = self._spool.pending_bytes
@@ -251,12 +255,26 @@ class Run:
 
     def _leave_out(self, what: str, error: Exception) -> None:
         """Count a record that cannot be taken, and tell each reason once."""
-        self._lost.append(f"{what}s")
+        self._lost.append((f"{what}s", True))
         argument = error.argument if isinstance(error, Unusable) else type(error).__name__
         self._say(
             f"{what} {argument}",
             f"{'an' if what[0] == 'e' else 'a'} {what} was left out: {error if isinstance(error, ValueError) else f'{argument}: {error}'}",
         )
+
+    def _missing(self, spool: Spool, courier: Courier) -> str:
+        """How many records will never be at the collector, by kind and reason; empty when none is missing."""
+        unusable = {kind: self._unusable.get(kind, 0) for kind in KINDS}
+        reasons = {
+            "could not be used": unusable,
+            "found no room in memory or on disk": {kind: spool.shed(kind) - unusable[kind] for kind in KINDS},
+            "were refused by the collector": {"rows": courier.refused_rows, "other records": courier.refused - courier.refused_rows},
+        }
+        told = {
+            why: ", ".join(f"{number} {kind if number > 1 else kind[:-1]}" for kind, number in counts.items() if number > 0)
+            for why, counts in reasons.items()
+        }
+        return "; ".join(f"{what} {why}" for why, what in told.items() if what)
 
     def _obey(self) -> None:
         asked = self.requests
@@ -300,7 +318,9 @@ class Run:
                 # let a training thread that waits for the interpreter have it now, not after the switch interval
                 time.sleep(0)
             while self._lost:
-                self._spool.count_shed(self._lost.popleft(), 1)
+                kind, unusable = self._lost.popleft()
+                self._unusable[kind] = self._unusable.get(kind, 0) + unusable
+                self._spool.count_shed(kind, 1)
             self._spool.append(lines)
             moved += len(lines)
         if not moved and self._spool.unsettled:
@@ -314,7 +334,7 @@ class Run:
             return record
         kept, shapes, left_out = encode.usable(record[2], record[3])
         for name, problem in left_out:
-            self._lost.append("values")
+            self._lost.append(("values", True))
             self._say(f"value {name}", f"{name!r} is left out of a row: {problem}")
         if left_out and not kept and not shapes:
             raise ValueError("nothing in it could be used")

@@ -190,7 +190,32 @@ def test_log_never_raises(collector: Receiver, capsys: pytest.CaptureFixture[str
     assert collector.values("x") == [1.0, 2.0]
     assert run.stats == monitor.client.Stats(logged=7, sent=2, dropped=8)
     assert collector.batches[-1]["dropped"] == {"rows": 5, "values": 1, "rollouts": 2}
-    assert "a row was left out" in capsys.readouterr().err
+    *before, last = capsys.readouterr().err.splitlines()
+    assert any("a row was left out" in line for line in before)
+    assert last == "vitals: of 'n' 5 rows, 1 value, 2 rollouts could not be used"
+
+
+def test_the_end_tells_what_the_collector_refused_and_what_found_no_room(
+    collector: Receiver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collector.behave = lambda path, message: Reply(422, b'{"error": "rows: is wrong"}') if message.get("rows") else None
+    monkeypatch.setattr("monitor.client.run.MOST_QUEUED_ROLLOUTS", 2)
+    with monitor.client.start("p", "n") as run:
+        run.log({"x": 1.0})
+        run.log({"x": 2.0})
+        eventually(lambda: run.stats.refused == 2)
+        run.log_rollouts(1, [{"turns": [("agent", "hi")]}] * 5)
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and told[0].endswith("rows: is wrong; they are left out")
+    shed = run.stats.dropped
+    assert 1 < shed <= 3
+    assert told[1] == f"vitals: of 'n' {shed} rollouts found no room in memory or on disk; 2 rows were refused by the collector"
+
+
+def test_the_end_of_a_run_that_kept_everything_is_silent(collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
+    with monitor.client.start("p", "n") as run:
+        run.log({"x": 1.0})
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
