@@ -66,6 +66,19 @@ def _aux_move(series: Series) -> float:
     return (stats.mean(series.x[-3:]) - stats.median(series.x[:-3])) / (stats.robust_noise(series.x[:-3]) or 1e-9)
 
 
+def _mover(view: View) -> str:
+    """Which of several auxiliary rewards has risen most, as a sentence; empty when there is one, or none has risen."""
+    rises: dict[str, float] = {}
+    for name, value in view.row.values.items():
+        if name.startswith("reward.aux.") and name.endswith(".mean") and name != "reward.aux.mean" and math.isfinite(value):
+            earlier = view.series(name).x[:-3]
+            rises[name] = value - (stats.median(earlier) if earlier else 0.0)
+    if len(rises) < 2 or rises[most := max(rises, key=rises.__getitem__)] <= 0:
+        return ""
+    value = view.row.values[most]
+    return f" What rose most is {called(most)}, from {value - rises[most]:.3g} to {value:.3g}."
+
+
 def _diverges(view: View, task: Series, aux: Series) -> str:
     """How ``aux`` gains while ``task`` does not: ``gain``, a share of the known headroom where both lie in [0, 1] and the task shows no trend;
     ``surge``, out of its own range with a falling task or a strained policy; empty when it does not."""
@@ -136,7 +149,7 @@ def _aux_share(view: View, memory: State) -> tuple[State, Finding | None]:
         recent,
         title="An auxiliary reward has taken over the learning signal",
         evidence=f"{upper(called(share.name))} is {recent:.0%} over {latest(3)}, {usual:.0%} was usual: samples of a group are told apart by it "
-        f"and not by the task, which stands at {view.task.last:.3g}.",
+        f"and not by the task, which stands at {view.task.last:.3g}.{_mover(view)}",
         why=cause.FARMED,
         baseline=usual,
         limit=limit,
