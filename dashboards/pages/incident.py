@@ -185,7 +185,7 @@ def _charts(charts: Sequence[Chart], story: Story) -> list[Any]:
     chosen = _chosen(charts, story)
     note = "What the findings speak of, first mover first."
     if any(alert.severity == "critical" for alert in story.alerts):
-        note += " The dashed upright line: where the first critical finding was raised."
+        note += " The dashed upright line: where the first finding that became critical was made."
     none: Any = html.P("None of the metrics that these findings speak of is drawn.", className="dim")
     return [
         html.Div(
